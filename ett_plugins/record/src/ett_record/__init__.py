@@ -1,0 +1,24 @@
+"""The timeline of a training job: how it is written, read and accounted for. Knows neither Lightning nor torch."""
+
+from __future__ import annotations
+
+from .accounting import Interval, Segment, own_time, sweep
+from .reader import JobRecord, read_job
+from .recorder import OpenSpan, Recorder
+from .recording import Recording, open_recording
+from .report import build_report, report_of
+
+__all__ = [
+    "Interval",
+    "JobRecord",
+    "OpenSpan",
+    "Recorder",
+    "Recording",
+    "Segment",
+    "build_report",
+    "open_recording",
+    "own_time",
+    "read_job",
+    "report_of",
+    "sweep",
+]

@@ -1,0 +1,95 @@
+"""Puts the clocks of all processes of a job on one axis, and says where each attempt begins and ends."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from .clock import NS
+from .lines import Header
+from .reader import AttemptRecord
+
+_JUMP_NS: Final = NS
+
+
+@dataclass(slots=True)
+class AttemptFrame:
+    """Where an attempt lies on the job's axis: nanoseconds since the epoch, as the job's first process saw it.
+
+    Attributes:
+        start: End of the attempt before; for the first one the allocation, else its first process start.
+        scheduled: From here on waiting for a process is ``scheduling``, before it ``downtime``.
+        process_start: First process start.
+        end: Last sign of life.
+        offsets: By rank: what to add to its monotonic times.
+    """
+
+    start: int
+    scheduled: int
+    process_start: int
+    end: int
+    offsets: dict[int, int]
+
+
+def place_attempts(attempts: Sequence[AttemptRecord], warnings: list[str]) -> list[AttemptFrame]:
+    """Lay the attempts of a job one after the other.
+
+    Two processes of one boot share a monotonic clock, so what the wall clock did between them does not matter. Across
+    boots and hosts wall clocks are all there is: an attempt that seems to begin before the end of the one before it is
+    moved behind it, and said so.
+
+    Args:
+        attempts: In order, at least one.
+        warnings: Gets a line for every clock that cannot be believed.
+
+    Returns:
+        A frame for each. They touch: each begins where the one before it ends.
+    """
+    boots: dict[str, int] = {}
+    frames: list[AttemptFrame] = []
+    allocations: set[int] = set()
+    for attempt in attempts:
+        known = {r.header.boot for r in attempt.ranks.values()} & boots.keys()
+        offsets = {rank: _offset(r.header, boots, warnings) for rank, r in attempt.ranks.items()}
+        first = min(r.header.process_start + offsets[rank] for rank, r in attempt.ranks.items())
+        if frames and first < frames[-1].end:
+            if known:
+                # The clock is the same, so a process of the attempt before did outlive the start of this one.
+                frames[-1].end = max(first, frames[-1].process_start)
+            behind = frames[-1].end - first
+            if behind > 0:
+                warnings.append(
+                    f"attempt {attempt.number} began {behind / NS:.1f} s before the end of the one before it, by their "
+                    f"clocks; it was moved behind it"
+                )
+                offsets = {rank: offset + behind for rank, offset in offsets.items()}
+                first += behind
+        last = max(r.life + offsets[rank] for rank, r in attempt.ranks.items())
+        allocated = [
+            r.header.allocated - r.header.wall + r.header.mono + offsets[rank]
+            for rank, r in attempt.ranks.items()
+            if r.header.allocated is not None and r.header.allocated not in allocations
+        ]
+        allocations |= {r.header.allocated for r in attempt.ranks.values() if r.header.allocated is not None}
+        if frames:
+            start = frames[-1].end
+            # Restarts inside an allocation wait for no scheduler.
+            scheduled = max(start, min(allocated, default=first))
+        else:
+            start = scheduled = min([first, *allocated])
+        frames.append(AttemptFrame(start, min(scheduled, first), first, max(last, first), offsets))
+    return frames
+
+
+def _offset(header: Header, boots: dict[str, int], warnings: list[str]) -> int:
+    own = header.wall - header.mono
+    if not header.boot:
+        return own
+    known = boots.setdefault(header.boot, own)
+    if abs(own - known) > _JUMP_NS:
+        warnings.append(
+            f"attempt {header.attempt}, rank {header.rank}: the wall clock had jumped by {(own - known) / NS:+.1f} s "
+            f"since the job began; the monotonic clock was used"
+        )
+    return known

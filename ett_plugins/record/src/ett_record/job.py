@@ -1,0 +1,222 @@
+"""A job's directory: its identity, its one writer, its attempts."""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import json
+import os
+import re
+import secrets
+import socket
+import time
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
+
+from .clock import boot_id, process_start_ticks
+
+JOB_SCHEMA: Final = "ett.job/1"
+LEASE_S: Final = 30.0
+"""How long a writer on another host is believed without a sign of life."""
+
+_GUARD_WAIT_S: Final = 5.0
+
+
+class JobDirectoryInUse(Exception):
+    """Another job writes here; the text names its host and process."""
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """The right to write an attempt.
+
+    Attributes:
+        job_id: The job's identity.
+        attempt: The new attempt's number.
+        predecessor: Why the attempt before is known to be over, see :class:`ett_record.lines.Header`.
+    """
+
+    job_id: str
+    attempt: int
+    predecessor: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class _Owner:
+    host: str
+    boot: str
+    pid: int
+    started_ticks: int | None
+    run: str | None
+    attempt: int
+
+
+def timeline_dir(job_dir: Path) -> Path:
+    """Where a job's timeline is kept."""
+    return job_dir / "timeline"
+
+
+def attempt_dir(job_dir: Path, number: int) -> Path:
+    """Where an attempt's files are kept."""
+    return timeline_dir(job_dir) / f"attempt-{number:04d}"
+
+
+def attempt_numbers(job_dir: Path) -> list[int]:
+    """The attempts that left a directory, in order."""
+    with contextlib.suppress(FileNotFoundError):
+        names = (entry.name for entry in timeline_dir(job_dir).iterdir() if entry.is_dir())
+        return sorted(int(m[1]) for name in names if (m := re.fullmatch(r"attempt-(\d{4,})", name)))
+    return []
+
+
+def rank_log(attempt: Path, rank: int) -> Path:
+    """A rank's log in an attempt's directory."""
+    return attempt / f"rank-{rank:05d}.jsonl"
+
+
+def rank_state(attempt: Path, rank: int) -> Path:
+    """A rank's memory-mapped state in an attempt's directory."""
+    return attempt / f"rank-{rank:05d}.state"
+
+
+def launcher_run_id(environ: Mapping[str, str]) -> str | None:
+    """What two launches by the same launcher have in common, and launches by two never have.
+
+    ``torchrun`` calls every run ``none`` unless it is told otherwise; that says nothing and counts as no id.
+    """
+    torchelastic = environ.get("TORCHELASTIC_RUN_ID", "")
+    if torchelastic and torchelastic != "none":
+        return f"torchelastic:{torchelastic}"
+    if environ.get("SLURM_JOB_ID"):
+        return f"slurm:{environ['SLURM_JOB_ID']}.{environ.get('SLURM_STEP_ID', '')}"
+    return None
+
+
+def claim(job_dir: Path, environ: Mapping[str, str]) -> Claim:
+    """Become the one writer of a job and open its next attempt.
+
+    A dead writer on this host, and one of the same launcher run, is taken over at once; a writer elsewhere after
+    :data:`LEASE_S` without a sign of life.
+
+    Args:
+        job_dir: The job's directory; made if missing.
+        environ: Where launchers leave their ids.
+
+    Raises:
+        JobDirectoryInUse: Another job writes here.
+        OSError: The directory cannot be made or written.
+
+    *Runs on* rank zero.
+    """
+    home = timeline_dir(job_dir)
+    home.mkdir(parents=True, exist_ok=True)
+    run = launcher_run_id(environ)
+    with _guarded(home):
+        predecessor = _why_over(home, run)
+        job_id = _identity(job_dir)
+        number = max(attempt_numbers(job_dir), default=0) + 1
+        attempt_dir(job_dir, number).mkdir()
+        owner = _Owner(socket.gethostname(), boot_id(), os.getpid(), process_start_ticks(os.getpid()), run, number)
+        _write_atomically(_lock_file(home), asdict(owner))
+    return Claim(job_id, number, predecessor if number > 1 else None)
+
+
+def renew(job_dir: Path, attempt: int) -> None:
+    """A sign of life for the lease, every second. Does nothing once another attempt holds the lock."""
+    path = _lock_file(timeline_dir(job_dir))
+    owner = _read_owner(path)
+    if owner is not None and owner.attempt == attempt:
+        os.utime(path)
+
+
+def release(job_dir: Path, attempt: int) -> None:
+    """The attempt has ended in order; the next one need not wait."""
+    path = _lock_file(timeline_dir(job_dir))
+    owner = _read_owner(path)
+    if owner is not None and owner.attempt == attempt:
+        path.unlink(missing_ok=True)
+
+
+def process_is_gone(host: str, boot: str, pid: int, started_ticks: int | None) -> bool | None:
+    """Whether a process has ended; None if this host, or this boot of it, cannot say."""
+    if host != socket.gethostname() or boot != boot_id():
+        return None
+    ticks = process_start_ticks(pid)
+    if ticks is not None:
+        return started_ticks is not None and ticks != started_ticks
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return True
+    except PermissionError:
+        return False
+    # Something has the id and is no process that runs: a zombie, where the OS tells such things at all.
+    return process_start_ticks(os.getpid()) is not None
+
+
+def _why_over(home: Path, run: str | None) -> str:
+    owner = _read_owner(_lock_file(home))
+    if owner is None:
+        return "ended"
+    if run is not None and owner.run == run:
+        return "same_run"
+    gone = process_is_gone(owner.host, owner.boot, owner.pid, owner.started_ticks)
+    if gone:
+        return "dead"
+    if gone is None and time.time() - _lock_file(home).stat().st_mtime > LEASE_S:
+        return "expired"
+    raise JobDirectoryInUse(
+        f"{home.parent} is being written by process {owner.pid} on host {owner.host}: this job trains unmeasured; give "
+        f"each job a directory of its own"
+    )
+
+
+def _identity(job_dir: Path) -> str:
+    path = job_dir / "job.json"
+    try:
+        job_id = str(json.loads(path.read_text(encoding="utf-8"))["job_id"])
+    except (FileNotFoundError, ValueError, KeyError, TypeError):
+        job_id = f"{job_dir.name}-{secrets.token_hex(4)}"
+        _write_atomically(path, {"schema": JOB_SCHEMA, "job_id": job_id, "created_unix": time.time()})
+    return job_id
+
+
+def _lock_file(home: Path) -> Path:
+    return home / "writer.json"
+
+
+def _read_owner(path: Path) -> _Owner | None:
+    try:
+        return _Owner(**json.loads(path.read_text(encoding="utf-8")))
+    except (FileNotFoundError, ValueError, TypeError):
+        return None
+
+
+def _write_atomically(path: Path, values: dict[str, Any]) -> None:
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(json.dumps(values) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+@contextlib.contextmanager
+def _guarded(home: Path) -> Iterator[None]:
+    """Only one process at a time looks at the lock and replaces it."""
+    descriptor = os.open(home / ".guard", os.O_RDWR | os.O_CREAT, 0o644)
+    deadline = time.monotonic() + _GUARD_WAIT_S
+    try:
+        while True:
+            try:
+                fcntl.flock(descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except BlockingIOError:
+                if time.monotonic() > deadline:
+                    raise JobDirectoryInUse(
+                        f"another process has been opening {home.parent} for {_GUARD_WAIT_S:.0f} s: this job trains "
+                        f"unmeasured"
+                    ) from None
+                time.sleep(0.01)
+        yield
+    finally:
+        os.close(descriptor)

@@ -1,0 +1,234 @@
+"""The lines of a rank's log, and nothing else: what each kind holds, to and from JSON.
+
+A log is append-only JSON lines. Times are ``time.monotonic_ns()`` of the process that wrote the log; the header says
+how they relate to wall time. Every line has a kind under ``k``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
+from enum import StrEnum
+from typing import Any, ClassVar, Final, TypeVar
+
+LOG_SCHEMA: Final = "ett.log/1"
+
+
+class Phase(StrEnum):
+    """What the main thread is about when no span and no step says otherwise."""
+
+    INITIALIZATION = "initialization"
+    TRAINING = "training"
+    """First batch to the end of the training loop; steps cover it."""
+    SHUTDOWN = "shutdown"
+    AFTER_FIT = "after_fit"
+    """Initialization if another fit follows in the process, else shutdown."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Header:
+    """The first line: who writes, and how its clock relates to the world's.
+
+    Attributes:
+        job: The job's id.
+        attempt: From 1.
+        rank: Global rank.
+        world: Number of ranks.
+        host: Host name.
+        pid: Process id.
+        started_ticks: Process start in clock ticks since boot, or None.
+        boot: The boot's id, or empty.
+        run: The launcher's run id, or None.
+        wall: Anchor, nanoseconds since the epoch.
+        mono: The same moment on the monotonic clock.
+        process_start: Process start on the monotonic clock.
+        allocated: Allocation, nanoseconds since the epoch, or None.
+        predecessor: Why the attempt before was known to be over: ``ended``, ``dead``, ``same_run``, ``expired``; None
+            for the first.
+        notes: Lines for the report's warnings.
+        versions: Of what matters, by name.
+    """
+
+    KIND: ClassVar = "attempt"
+    schema: str = LOG_SCHEMA
+    job: str
+    attempt: int
+    rank: int
+    world: int
+    host: str
+    pid: int
+    started_ticks: int | None
+    boot: str
+    run: str | None
+    wall: int
+    mono: int
+    process_start: int
+    allocated: int | None
+    predecessor: str | None = None
+    notes: tuple[str, ...] = ()
+    versions: Mapping[str, str]
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PhaseLine:
+    """From here on the main thread is in another phase."""
+
+    KIND: ClassVar = "phase"
+    t: int
+    phase: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class StepsLine:
+    """A stretch of steps, one after the other, in which nothing was nested but waits for the loader.
+
+    A step with anything nested is a stretch of its own, and its waits are spans.
+
+    Attributes:
+        t0: Where the first one begins: the start of its wait.
+        t1: Where the wait after the last one begins.
+        n: Number of steps; 0 for time of the loop between steps.
+        wait: Nanoseconds of it spent waiting for the loader.
+        p0: Sample position before.
+        p1: Sample position after.
+        stage: For ``n == 0``: the stage of the step it surrounds.
+    """
+
+    KIND: ClassVar = "steps"
+    t0: int
+    t1: int
+    n: int
+    wait: int
+    p0: int
+    p1: int
+    stage: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class SpanLine:
+    """Time with a name.
+
+    Attributes:
+        bg: Beside the partition, not in it.
+    """
+
+    KIND: ClassVar = "span"
+    t0: int
+    t1: int
+    stage: str
+    name: str
+    plugin: str
+    owner: str | None = None
+    bg: bool = False
+    details: Mapping[str, Any] | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class PositionLine:
+    """The sample position was set: a checkpoint was loaded, or training begins at zero."""
+
+    KIND: ClassVar = "position"
+    t: int
+    p: int
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class OutcomeLine:
+    """How a fit, validate, test or predict went; the last one before the end is the attempt's.
+
+    Attributes:
+        end: An :class:`~ett_hookspecs.AttemptEnd`.
+        failure_class: ``infrastructure``, ``user`` or None.
+        error: Type and text of the exception, or None.
+    """
+
+    KIND: ClassVar = "outcome"
+    t: int
+    end: str
+    failure_class: str | None = None
+    error: str | None = None
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class NoteLine:
+    """Something the report should warn about: a clock that jumped, a disk that was full."""
+
+    KIND: ClassVar = "note"
+    t: int
+    text: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndLine:
+    """The process ends in order."""
+
+    KIND: ClassVar = "end"
+    t: int
+
+
+_T = TypeVar("_T")
+
+Line = PhaseLine | StepsLine | SpanLine | PositionLine | OutcomeLine | NoteLine | EndLine
+
+_KINDS: Final[dict[str, type[Line]]] = {
+    kind.KIND: kind for kind in (PhaseLine, StepsLine, SpanLine, PositionLine, OutcomeLine, NoteLine, EndLine)
+}
+_NAMES: Final = {kind: tuple(f.name for f in fields(kind)) for kind in (Header, *_KINDS.values())}
+_ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=str).encode
+
+
+def encode(line: Header | Line) -> bytes:
+    """One line of JSON, with its newline; what is None or empty is left out."""
+    values: dict[str, Any] = {"k": line.KIND}
+    for name in _NAMES[type(line)]:
+        value = getattr(line, name)
+        if value is not None and value is not False and value != ():
+            values[name] = dict(value) if isinstance(value, Mapping) else value
+    return _ENCODE(values).encode("utf-8", "replace") + b"\n"
+
+
+def decode(text: bytes) -> Line | None:
+    """Read a line after the header.
+
+    Returns:
+        The line, or None for a kind this version does not know.
+
+    Raises:
+        ValueError: It is not a JSON object, or lacks what its kind must hold.
+    """
+    values = json.loads(text)
+    if not isinstance(values, dict):
+        raise ValueError("not a JSON object")
+    kind = _KINDS.get(values.pop("k", ""))
+    if kind is None:
+        return None
+    return _build(kind, values)
+
+
+def decode_header(text: bytes) -> Header:
+    """Read the first line.
+
+    Raises:
+        ValueError: It is no header, or of a schema this version does not know; the text says which.
+    """
+    values = json.loads(text)
+    if not isinstance(values, dict) or values.pop("k", None) != Header.KIND:
+        raise ValueError("the first line is not the header of a rank's log")
+    schema = values.get("schema")
+    if schema != LOG_SCHEMA:
+        raise ValueError(
+            f"it was written with schema {schema!r} and this version reads {LOG_SCHEMA!r}: upgrade ett-record"
+        )
+    values["notes"] = tuple(values.get("notes", ()))
+    for optional in ("started_ticks", "run", "allocated"):
+        values.setdefault(optional, None)
+    return _build(Header, values)
+
+
+def _build(kind: type[_T], values: dict[str, Any]) -> _T:
+    known = _NAMES[kind]  # type: ignore[index]
+    try:
+        return kind(**{name: value for name, value in values.items() if name in known})
+    except TypeError as error:
+        raise ValueError(str(error)) from None

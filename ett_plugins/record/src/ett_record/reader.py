@@ -1,0 +1,330 @@
+"""Reads what the recorders of a job left on disk, whole or not."""
+
+from __future__ import annotations
+
+import re
+import time
+from bisect import bisect_right
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from ett_hookspecs import EttError, Stage
+
+from .clock import NS
+from .job import LEASE_S, attempt_dir, attempt_numbers, process_is_gone, rank_state, timeline_dir
+from .lines import (
+    EndLine,
+    Header,
+    Line,
+    NoteLine,
+    OutcomeLine,
+    PhaseLine,
+    PositionLine,
+    SpanLine,
+    StepsLine,
+    decode,
+    decode_header,
+)
+from .state import ENDS, FAILURE_CLASSES, STAGE_COUNT, STAGES, Current, Mark, StateRecord, Totals, read_state
+
+_TRAINING: Final = STAGES.index(Stage.TRAINING)
+_STEP_CODES: Final = (_TRAINING, STAGES.index(Stage.RETRAINING))
+_DOWNTIME: Final = STAGES.index(Stage.DOWNTIME)
+_ZERO: Final = (0,) * STAGE_COUNT
+
+
+@dataclass(frozen=True, slots=True)
+class Tail:
+    """What the state file knows and the log does not: how long each stage was, but not when.
+
+    Attributes:
+        t0: Where the log ends, monotonic nanoseconds of the rank.
+        t1: Its last sign of life.
+        stages: Nanoseconds by :data:`~ett_record.state.STAGES`, then after a fit; they sum to ``t1 - t0``.
+        steps_new: Steps on new data.
+        steps_repeated: Steps on data trained before.
+        samples_new: Samples over all ranks.
+        samples_repeated: Samples over all ranks.
+        position: Where it ended.
+    """
+
+    t0: int
+    t1: int
+    stages: tuple[int, ...]
+    steps_new: int
+    steps_repeated: int
+    samples_new: int
+    samples_repeated: int
+    position: int
+
+
+@dataclass(slots=True, kw_only=True)
+class RankRecord:
+    """What one rank of one attempt left.
+
+    Times are monotonic nanoseconds of that rank.
+
+    Attributes:
+        header: Who wrote it.
+        phases: In order.
+        steps: In order.
+        spans: Blocking ones, in the order they ended.
+        background: The others.
+        positions: Where the sample position was set.
+        outcome: The last one.
+        ended: The process ended in order.
+        running: The process is there.
+        life: Its last sign of life.
+        tail: What only the state file knows; None if the log says all.
+        current: The state file's last state; None if there was none.
+        notes: Warnings it wrote itself.
+    """
+
+    header: Header
+    phases: list[PhaseLine] = field(default_factory=list)
+    steps: list[StepsLine] = field(default_factory=list)
+    spans: list[SpanLine] = field(default_factory=list)
+    background: list[SpanLine] = field(default_factory=list)
+    positions: list[PositionLine] = field(default_factory=list)
+    outcome: OutcomeLine | None = None
+    ended: bool = False
+    running: bool = False
+    life: int = 0
+    tail: Tail | None = None
+    current: Current | None = None
+    notes: list[str] = field(default_factory=list)
+
+
+@dataclass(slots=True, kw_only=True)
+class AttemptRecord:
+    """One launch.
+
+    Attributes:
+        number: From 1.
+        world: Number of ranks it had.
+        ranks: Those that left a readable log.
+    """
+
+    number: int
+    world: int
+    ranks: dict[int, RankRecord]
+
+
+@dataclass(slots=True, kw_only=True)
+class JobRecord:
+    """Everything a job left.
+
+    Attributes:
+        job_id: Its identity.
+        attempts: In order; those without a readable rank are left out.
+        warnings: What could not be read, a line each.
+    """
+
+    job_id: str
+    attempts: list[AttemptRecord]
+    warnings: list[str]
+
+
+def read_job(job_dir: Path, *, now_unix: float | None = None) -> JobRecord:
+    """Read a job's directory. The job may be running.
+
+    Args:
+        job_dir: What the callback was given.
+        now_unix: The current time in Unix seconds.
+
+    Raises:
+        EttError: There is no timeline to read; the text says what was found instead.
+    """
+    if not job_dir.exists():
+        raise EttError(f"{job_dir} does not exist: give the job directory that the training was given", exit_code=2)
+    if not job_dir.is_dir():
+        raise EttError(f"{job_dir} is not a directory: give the job directory, not a file in it", exit_code=2)
+    numbers = attempt_numbers(job_dir)
+    if not numbers:
+        raise EttError(
+            f"{job_dir} holds no timeline ({timeline_dir(job_dir)} has no attempts): was EffectiveTrainingTime among "
+            f"the callbacks, and has a fit begun?"
+        )
+    now = time.time() if now_unix is None else now_unix
+    warnings: list[str] = []
+    attempts = []
+    for number in numbers:
+        reading = _Reading(number=number, is_last=number == numbers[-1], now_unix=now, warnings=warnings)
+        if (attempt := reading.attempt(attempt_dir(job_dir, number))) is not None:
+            attempts.append(attempt)
+    if not attempts:
+        raise EttError(f"{job_dir} holds no attempt that can be read: {'; '.join(warnings)}")
+    job_id = next(iter(attempts[0].ranks.values())).header.job
+    return JobRecord(job_id=job_id, attempts=attempts, warnings=warnings)
+
+
+@dataclass(slots=True, kw_only=True)
+class _Reading:
+    """The reading of one attempt."""
+
+    number: int
+    is_last: bool
+    now_unix: float
+    warnings: list[str]
+
+    def attempt(self, directory: Path) -> AttemptRecord | None:
+        ranks: dict[int, RankRecord] = {}
+        unusable: set[int] = set()
+        for path in sorted(directory.glob("rank-*.jsonl")):
+            if not (match := re.fullmatch(r"rank-(\d+)\.jsonl", path.name)):
+                continue
+            rank = int(match[1])
+            try:
+                ranks[rank] = self._rank(rank, path, rank_state(directory, rank))
+            except (OSError, ValueError) as error:
+                unusable.add(rank)
+                self._warn(rank, f"its log cannot be used: {error}")
+        if not ranks:
+            self.warnings.append(
+                f"attempt {self.number}: no rank left a log that can be read; its time counts as downtime"
+            )
+            return None
+        world = max(record.header.world for record in ranks.values())
+        for rank in range(world):
+            if rank not in ranks and rank not in unusable:
+                self._warn(rank, "its log is missing; its time is unknown")
+        return AttemptRecord(number=self.number, world=world, ranks=ranks)
+
+    def _rank(self, rank: int, log: Path, state: Path) -> RankRecord:
+        # The state first: what it says of the log stays true while the log grows.
+        saved = self._saved(rank, state)
+        texts = log.read_bytes().split(b"\n")
+        # A whole log ends with a newline: what follows the last one is torn, or nothing.
+        texts.pop()
+        if not texts:
+            raise ValueError("it holds no whole line")
+        record = RankRecord(header=decode_header(texts[0]))
+        record.notes.extend(record.header.notes)
+        record.life = record.header.process_start
+        lines, ends = self._lines(rank, texts)
+        record.ended = any(isinstance(line, EndLine) for line in lines[-3:])
+        trusted = len(lines)
+        if saved is not None and not record.ended:
+            explained = saved.mark.log_bytes if saved.mark else 0
+            trusted = bisect_right(ends, explained)
+        for index, line in enumerate(lines):
+            _sort_in(record, line, in_partition=index < trusted)
+        if saved is not None and saved.current is not None:
+            record.current = saved.current
+            record.life = max(record.life, saved.current.totals.t)
+            if not record.ended:
+                self._finish(record, saved, saved.current)
+        return record
+
+    def _saved(self, rank: int, path: Path) -> StateRecord | None:
+        try:
+            return read_state(path)
+        except FileNotFoundError:
+            self._warn(rank, "its state file is missing; the log alone may lack its last second")
+        except (OSError, ValueError) as error:
+            self._warn(rank, f"its state file cannot be used: {error}")
+        return None
+
+    def _lines(self, rank: int, texts: list[bytes]) -> tuple[list[Line], list[int]]:
+        """The lines after the header, and the byte in the file at which each ends."""
+        lines: list[Line] = []
+        ends: list[int] = []
+        at = len(texts[0]) + 1
+        for number, text in enumerate(texts[1:], start=2):
+            at += len(text) + 1
+            try:
+                line = decode(text)
+            except ValueError as error:
+                self._warn(rank, f"line {number} of its log is damaged and was left out ({error})")
+                continue
+            if line is None:
+                self._warn(rank, f"line {number} of its log is of a kind that this version does not know")
+                continue
+            lines.append(line)
+            ends.append(at)
+        return lines, ends
+
+    def _finish(self, record: RankRecord, saved: StateRecord, current: Current) -> None:
+        """Complete a record without an end by what the state file says."""
+        if current.ended:
+            record.ended = True
+            self._warn(record.header.rank, "the end of its log is missing; stages since then come from its state file")
+        else:
+            record.life = max(record.life, saved.heartbeat)
+            record.running = self.is_last and self._is_running(record.header, saved.heartbeat)
+        if record.outcome is None and current.outcome >= 0:
+            record.outcome = OutcomeLine(
+                t=current.totals.t,
+                end=ENDS[current.outcome].value,
+                failure_class=FAILURE_CLASSES[current.failure_class] if current.failure_class >= 0 else None,
+            )
+        record.tail = _tail(saved.mark, current, record)
+
+    def _is_running(self, header: Header, heartbeat: int) -> bool:
+        gone = process_is_gone(header.host, header.boot, header.pid, header.started_ticks)
+        if gone is not None:
+            return not gone
+        return (header.wall + heartbeat - header.mono) / NS > self.now_unix - LEASE_S
+
+    def _warn(self, rank: int, text: str) -> None:
+        self.warnings.append(f"attempt {self.number}, rank {rank}: {text}")
+
+
+def _sort_in(record: RankRecord, line: Line, *, in_partition: bool) -> None:
+    """Put a line where it belongs; what the partition must not use twice is left out of it."""
+    if isinstance(line, StepsLine):
+        if in_partition:
+            record.steps.append(line)
+            record.life = max(record.life, line.t1)
+    elif isinstance(line, SpanLine):
+        if line.bg:
+            record.background.append(line)
+        elif in_partition:
+            record.spans.append(line)
+            record.life = max(record.life, line.t1)
+    elif isinstance(line, PhaseLine):
+        if in_partition:
+            record.phases.append(line)
+            record.life = max(record.life, line.t)
+    elif isinstance(line, PositionLine):
+        record.positions.append(line)
+    elif isinstance(line, OutcomeLine):
+        record.outcome = line
+    elif isinstance(line, NoteLine):
+        record.notes.append(line.text)
+    elif isinstance(line, EndLine):
+        record.life = line.t
+
+
+def _tail(mark: Mark | None, current: Current, record: RankRecord) -> Tail:
+    since = mark.totals if mark else Totals(record.header.process_start, 0, 0, 0, 0, 0, 0, _ZERO)
+    now = current.totals if current.totals.t >= since.t else since
+    record.life = max(record.life, now.t)
+    stages = [max(0, b - a) for a, b in zip(since.stages, now.stages, strict=True)]
+    # A step counts when it finished: one that a kill cut short trained nothing.
+    unfinished = _TRAINING if record.running else _DOWNTIME
+    if current.in_step:
+        stages[unfinished] += current.pending
+    in_span = current.open_stage not in _STEP_CODES
+    stages[unfinished if current.in_step and not in_span else current.open_stage] += record.life - now.t
+    _fit(stages, record.life - since.t)
+    return Tail(
+        t0=since.t,
+        t1=record.life,
+        stages=tuple(stages),
+        steps_new=now.steps_new - since.steps_new,
+        steps_repeated=now.steps_repeated - since.steps_repeated,
+        samples_new=now.samples_new - since.samples_new,
+        samples_repeated=now.samples_repeated - since.samples_repeated,
+        position=now.position,
+    )
+
+
+def _fit(stages: list[int], total: int) -> None:
+    """Take what a span reported late has moved across the mark from the largest stages, so that the sum is exact."""
+    excess = sum(stages) - total
+    for index in sorted(range(len(stages)), key=lambda i: -stages[i]):
+        taken = min(excess, stages[index])
+        stages[index] -= taken
+        excess -= taken

@@ -1,0 +1,206 @@
+"""Opens the record of this process in a job's directory, once, and closes it when the process ends."""
+
+from __future__ import annotations
+
+import atexit
+import logging
+import multiprocessing
+import multiprocessing.util
+import os
+import socket
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from .clock import ClockAnchor, allocation_time, boot_id, process_start_monotonic_ns, process_start_ticks
+from .job import (
+    Claim,
+    JobDirectoryInUse,
+    attempt_dir,
+    attempt_numbers,
+    claim,
+    launcher_run_id,
+    rank_log,
+    rank_state,
+    release,
+    renew,
+)
+from .lines import Header, StepsLine, decode
+from .recorder import Recorder
+from .state import StateFile, read_state
+from .writer import LogWriter
+
+log = logging.getLogger(__name__)
+
+Share = Callable[["Opening | str"], "Opening | str"]
+"""Gives every rank what rank zero has: a broadcast."""
+
+
+@dataclass(frozen=True, slots=True)
+class Opening:
+    """What every rank must know to write its part of an attempt.
+
+    Attributes:
+        claim: Job, attempt, and why the attempt before is over.
+        high_water: Position that earlier attempts had reached.
+    """
+
+    claim: Claim
+    high_water: int
+
+
+@dataclass(frozen=True, slots=True)
+class Recording:
+    """The record of this process.
+
+    Attributes:
+        job_id: The job's identity.
+        attempt: This launch's number, from 1.
+        high_water: Position that earlier attempts had reached.
+        recorder: What to tell.
+    """
+
+    job_id: str
+    attempt: int
+    high_water: int
+    recorder: Recorder
+
+
+_OPEN: dict[tuple[int, Path], Recording | None] = {}
+
+
+def open_recording(
+    job_dir: Path,
+    *,
+    rank: int = 0,
+    world_size: int = 1,
+    share: Share = lambda opening: opening,
+    versions: Mapping[str, str] | None = None,
+    environ: Mapping[str, str] = os.environ,
+) -> Recording | None:
+    """Open the record of this process, or return the one that is open: a process is one attempt of a job.
+
+    Whatever goes wrong is one warning, and the job trains unmeasured.
+
+    Args:
+        job_dir: Local or shared POSIX path; made if missing.
+        rank: Global rank of this process.
+        world_size: Number of ranks.
+        share: Broadcasts rank zero's value. Every rank calls it, once.
+        versions: Of what matters, for the header.
+        environ: Where launchers and schedulers leave their facts.
+
+    Returns:
+        The record, or None if this rank trains unmeasured.
+
+    *Runs on* every rank, at the same point of the program.
+    """
+    key = (os.getpid(), job_dir.absolute())
+    if key not in _OPEN:
+        opening = share(_open_attempt(job_dir, environ) if rank == 0 else "rank zero decides")
+        if isinstance(opening, str):
+            if rank == 0:
+                log.warning("%s", opening)
+            _OPEN[key] = None
+        else:
+            _OPEN[key] = _open_rank(job_dir, opening, rank, world_size, versions or {}, environ)
+    return _OPEN[key]
+
+
+def _open_attempt(job_dir: Path, environ: Mapping[str, str]) -> Opening | str:
+    try:
+        # Read before the claim makes the new attempt's directory.
+        reached = high_water_mark(job_dir)
+        return Opening(claim(job_dir, environ), reached)
+    except JobDirectoryInUse as refused:
+        return str(refused)
+    except OSError as error:
+        return f"{job_dir} cannot hold a timeline ({error}): this job trains unmeasured; give one that can be written"
+
+
+def _open_rank(
+    job_dir: Path, opening: Opening, rank: int, world_size: int, versions: Mapping[str, str], environ: Mapping[str, str]
+) -> Recording | None:
+    job_id, attempt = opening.claim.job_id, opening.claim.attempt
+    anchor = ClockAnchor.now()
+    started = process_start_monotonic_ns()
+    process_start = anchor.monotonic_ns if started is None else started
+    allocated, notes = allocation_time(environ, anchor.wall(process_start))
+    if started is None:
+        notes.append("the system does not say when a process started; time before the Trainer's setup is missing")
+    directory = attempt_dir(job_dir, attempt)
+    header = Header(
+        job=job_id,
+        attempt=attempt,
+        rank=rank,
+        world=world_size,
+        host=socket.gethostname(),
+        pid=os.getpid(),
+        started_ticks=process_start_ticks(os.getpid()),
+        boot=boot_id(),
+        run=launcher_run_id(environ),
+        wall=anchor.wall_ns,
+        mono=anchor.monotonic_ns,
+        process_start=process_start,
+        allocated=allocated,
+        predecessor=opening.claim.predecessor,
+        notes=tuple(notes),
+        versions=dict(versions),
+    )
+    try:
+        writer = LogWriter(rank_log(directory, rank), header)
+    except OSError as error:
+        log.warning("rank %d trains unmeasured: its log cannot be written (%s)", rank, error)
+        return None
+    try:
+        state = StateFile(rank_state(directory, rank))
+    except OSError as error:
+        log.warning("rank %d: a kill will lose up to a second of its timeline (%s)", rank, error)
+        state = StateFile.in_memory()
+    for note in notes:
+        log.warning("%s", note)
+    recorder = Recorder(
+        writer,
+        state,
+        anchor,
+        process_start_ns=process_start,
+        high_water=opening.high_water,
+        on_beat=(lambda: renew(job_dir, attempt)) if rank == 0 else None,
+    )
+
+    def close() -> None:
+        recorder.finish()
+        if rank == 0:
+            release(job_dir, attempt)
+
+    atexit.register(close)
+    if multiprocessing.parent_process() is not None:
+        # A spawned process leaves without the interpreter's exit handlers.
+        multiprocessing.util.Finalize(None, close, exitpriority=0)
+    return Recording(job_id, attempt, opening.high_water, recorder)
+
+
+def high_water_mark(job_dir: Path) -> int:
+    """Highest sample position that any attempt so far has reached; 0 for a new job."""
+    reached = 0
+    for number in attempt_numbers(job_dir):
+        for path in attempt_dir(job_dir, number).glob("rank-*.jsonl"):
+            try:
+                current = read_state(path.with_suffix(".state")).current
+            except (OSError, ValueError):
+                reached = max(reached, _reached_by_log(path))
+            else:
+                reached = max(reached, current.totals.high_water if current else 0)
+    return reached
+
+
+def _reached_by_log(path: Path) -> int:
+    reached = 0
+    for text in path.read_bytes().split(b"\n")[1:]:
+        try:
+            line = decode(text)
+        except ValueError:
+            continue
+        if isinstance(line, StepsLine):
+            reached = max(reached, line.p1)
+    return reached

@@ -1,0 +1,17 @@
+"""The one rule that says what happens to a hook implementation that raises."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PARTICIPANT_PREFIXES: Final = ("ett_register_", "ett_choose_", "ett_request_")
+"""A hook whose name begins with one of these asks for an answer."""
+
+
+def is_participant(hook_name: str) -> bool:
+    """Whether the hook asks its implementations for an answer; every other hook is an observer.
+
+    A participant that raises stops the run, since its answer is missing. An observer that raises is logged and told
+    nothing more, since nobody waits for it.
+    """
+    return hook_name.startswith(PARTICIPANT_PREFIXES)
