@@ -28,12 +28,18 @@ _INTERRUPTED: Final = 130
 
 _DEBUG: Final = "--debug"
 
-_HELP = """Effective training time: how much of a job's wall time trained on new data, and who owns the rest.
+_HELP = """Effective training time: how much of a job's wall time trained on new data, and where the rest went.
 
-Subcommands come from installed plugins; ETT_DISABLE_PLUGINS=NAME,... leaves plugins out, * all of them.
+A job is measured by a callback of the distribution ett-timeline, and asked about by its directory:
+
+\b
+    Trainer(callbacks=[EffectiveTrainingTime("runs/job1")])
+    ett report runs/job1
+
+Subcommands come from the installed plugins. ETT_DISABLE_PLUGINS=NAME,NAME leaves plugins out, * all of them.
 """
 
-_EPILOG = "ett COMMAND --help tells more about each. A job is measured by the callback or the autoload of ett-timeline."
+_EPILOG = "`ett COMMAND --help` tells more about each."
 
 
 def _print_version(context: click.Context, _: click.Parameter, asked: bool) -> None:

@@ -102,8 +102,8 @@ def offers(ctx: click.Context, group: click.Group) -> dict[str, _Offer]:
                 rival = by_name[command.name].plugin if command.name in by_name else rival
                 if rival is not None:
                     raise EttPluginError(
-                        f"the command {command.name!r} is offered by {rival} and by {plugin}: uninstall one of them, or "
-                        f"name it in {DISABLE_VARIABLE}"
+                        f"the command {command.name!r} is offered by {rival} and by {plugin}: uninstall one of "
+                        f"them, or name it in {DISABLE_VARIABLE}"
                     )
                 by_name[command.name] = _Offer(command, plugin)
         ctx.meta[_OFFERS] = by_name
@@ -123,7 +123,8 @@ def _checked(plugin: str, answer: Any) -> list[Command]:
     for command in answered:
         if not isinstance(command, Command):
             raise EttPluginError(
-                f"{plugin} answered ett_register_commands with {command!r}, which is no Command; upgrade or uninstall it"
+                f"{plugin} answered ett_register_commands with {command!r}, which is no Command; upgrade or "
+                f"uninstall it"
             )
     return answered
 

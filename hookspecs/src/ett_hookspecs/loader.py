@@ -144,8 +144,7 @@ def _named(distribution: metadata.Distribution | None) -> tuple[str, str]:
     if distribution is None:
         return "unknown distribution", "unknown version"
     fields = distribution.metadata.json
-    name, version = fields.get("name"), fields.get("version")
-    return name or "unknown distribution", version or "unknown version"
+    return str(fields.get("name") or "unknown distribution"), str(fields.get("version") or "unknown version")
 
 
 def _disabled() -> frozenset[str]:
