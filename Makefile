@@ -9,9 +9,10 @@ DISTRIBUTIONS := hookspecs ett_plugins/record ett_plugins/timeline reference_mod
 SOURCES := $(addsuffix /src,$(DISTRIBUTIONS))
 
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check
+PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP := $(VENV)/.installed
-CHECKED := $(wildcard tests benchmarks docs)
+NO_TORCH := pip finds no CPU build of torch 2.13.0 (or could not install it): point it at a folder or an index that \
+	has one, for example with PIP_FIND_LINKS, or accept whatever build it finds with TORCH=torch==2.13.0
 
 DEMO_DIR := runs/demo
 DEMO_FLAGS := --data movielens --preset small --ranks 1 --with timeline --kill-at 20000,50000
@@ -22,14 +23,13 @@ DEMO_FLAGS := --data movielens --preset small --ranks 1 --with timeline --kill-a
 setup: $(STAMP)
 
 $(STAMP): $(wildcard requirements/*.txt) $(addsuffix /pyproject.toml,$(DISTRIBUTIONS))
-	test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	$(PIP) install --quiet -c requirements/constraints.txt $(TORCH) || { echo "make: pip found no CPU build of \
-	torch 2.13.0: point PIP_FIND_LINKS or an index at one, or accept the default build with TORCH=torch==2.13.0" >&2; \
-	exit 1; }
-	$(PIP) install --quiet -c requirements/constraints.txt --no-deps -r requirements/2-no-deps.txt
-	$(PIP) install --quiet -c requirements/constraints.txt -r requirements/3-rest.txt
-	$(PIP) install --quiet --no-deps --no-build-isolation $(addprefix -e ,$(DISTRIBUTIONS))
-	touch $@
+	@echo "Installing into $(VENV)"
+	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
+	@$(PIP) install -c requirements/constraints.txt $(TORCH) || { echo "$(NO_TORCH)" >&2; exit 1; }
+	@$(PIP) install -c requirements/constraints.txt --no-deps -r requirements/2-no-deps.txt
+	@$(PIP) install -c requirements/constraints.txt -r requirements/3-rest.txt
+	@$(PIP) install --no-deps --no-build-isolation $(addprefix -e ,$(DISTRIBUTIONS))
+	@touch $@
 
 demo: $(STAMP)
 	rm -rf $(DEMO_DIR)
@@ -43,7 +43,7 @@ lint: $(STAMP)
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	for source in $(SOURCES); do $(BIN)/mypy $$source || exit 1; done
-	$(BIN)/lint-imports
+	$(BIN)/lint-imports --no-logo
 
 docs: $(STAMP)
 	$(BIN)/sphinx-build -W --keep-going -q -b html -d docs/_build/doctrees docs docs/_build/html
