@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import ast
+import itertools
 import re
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import packages_distributions
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -18,8 +22,8 @@ DISTRIBUTIONS = sorted(
 )
 
 
-def project(distribution: Path) -> dict[str, object]:
-    table: dict[str, object] = tomllib.loads((distribution / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+def project(distribution: Path) -> dict[str, Any]:
+    table: dict[str, Any] = tomllib.loads((distribution / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     return table
 
 
@@ -61,9 +65,32 @@ def test_every_dependency_is_pinned_for_the_workspace() -> None:
     }
     own = {canonical(str(project(distribution)["name"])) for distribution in DISTRIBUTIONS}
     for distribution in DISTRIBUTIONS:
-        for requirement in project(distribution).get("dependencies", []):  # type: ignore[attr-defined]
+        for requirement in project(distribution).get("dependencies", []):
             name = canonical(re.split(r"[^\w.-]", requirement)[0])
             assert name in pinned | own, f"{distribution.name} needs {name}, which requirements/ does not pin"
+
+
+def imported_packages(distribution: Path) -> set[str]:
+    """Top-level names that the source imports, wherever in a module it does."""
+    names: set[str] = set()
+    for path in (distribution / "src").rglob("*.py"):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            match node:
+                case ast.Import(names=aliases):
+                    names.update(alias.name.partition(".")[0] for alias in aliases)
+                case ast.ImportFrom(level=0, module=str(module)):
+                    names.add(module.partition(".")[0])
+    return names - sys.stdlib_module_names - {path.name for path in (distribution / "src").iterdir()}
+
+
+def test_what_a_distribution_imports_it_declares(distribution: Path) -> None:
+    table = project(distribution)
+    declared = [*table.get("dependencies", []), *itertools.chain(*table.get("optional-dependencies", {}).values())]
+    known = {canonical(re.split(r"[^\w.-]", requirement)[0]) for requirement in declared}
+    providers = packages_distributions()
+    for package in sorted(imported_packages(distribution)):
+        candidates = {canonical(name) for name in providers.get(package, [package])}
+        assert candidates & known, f"{distribution.name} imports {package} and does not declare {sorted(candidates)}"
 
 
 def canonical(name: str) -> str:
