@@ -7,6 +7,7 @@ from .reader import JobRecord, read_job
 from .recorder import OpenSpan, Recorder
 from .recording import Recording, open_recording
 from .report import build_report, report_of
+from .sections import write_section
 
 __all__ = [
     "Interval",
@@ -21,4 +22,5 @@ __all__ = [
     "read_job",
     "report_of",
     "sweep",
+    "write_section",
 ]

@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 import time
 from bisect import bisect_right
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from ett_hookspecs import EttError, Stage
 
@@ -26,6 +27,7 @@ from .lines import (
     decode,
     decode_header,
 )
+from .sections import read_sections
 from .state import ENDS, FAILURE_CLASSES, STAGE_COUNT, STAGES, Current, Mark, StateRecord, Totals, read_state
 
 _TRAINING: Final = STAGES.index(Stage.TRAINING)
@@ -119,11 +121,13 @@ class JobRecord:
         job_id: Its identity.
         attempts: In order; those without a readable rank are left out.
         warnings: What could not be read, a line each.
+        sections: What plugins left for the report, by plugin.
     """
 
     job_id: str
     attempts: list[AttemptRecord]
     warnings: list[str]
+    sections: Mapping[str, Mapping[str, Any]]
 
 
 def read_job(job_dir: Path, *, now_unix: float | None = None) -> JobRecord:
@@ -156,7 +160,7 @@ def read_job(job_dir: Path, *, now_unix: float | None = None) -> JobRecord:
     if not attempts:
         raise EttError(f"{job_dir} holds no attempt that can be read: {'; '.join(warnings)}")
     job_id = next(iter(attempts[0].ranks.values())).header.job
-    return JobRecord(job_id=job_id, attempts=attempts, warnings=warnings)
+    return JobRecord(job_id=job_id, attempts=attempts, warnings=warnings, sections=read_sections(job_dir, warnings))
 
 
 @dataclass(slots=True, kw_only=True)

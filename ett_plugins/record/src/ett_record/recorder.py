@@ -371,6 +371,16 @@ class Recorder:
             self._flushing.release()
 
     @property
+    def position(self) -> int:
+        """The sample position after the last step, or as it was set."""
+        return self._position
+
+    @property
+    def finished_a_fit(self) -> bool:
+        """Whether the last fit of this process ended well."""
+        return self._outcome == ENDS.index(AttemptEnd.FINISHED)
+
+    @property
     def totals(self) -> Mapping[str, int]:
         """Nanoseconds by stage up to the last transition, for a live view."""
         totals = {stage.value: self._totals[code] for code, stage in enumerate(STAGES)}

@@ -82,7 +82,7 @@ def build_report(job: JobRecord) -> Report:
         background=_total(a.background() for a in attempts),
         interference_s=sum(a.interference_s() for a in attempts),
         world_size=reports[-1].world_size,
-        sections={"timeline": _rolling(attempts)},
+        sections={**job.sections, "timeline": _rolling(attempts)},
         attempts=reports,
         warnings=tuple(warnings),
     )

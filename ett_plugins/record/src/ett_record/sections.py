@@ -1,0 +1,45 @@
+"""What plugins add to a job's report: one small JSON file each, ``JOB_DIR/sections/<plugin>.json``."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+
+def write_section(job_dir: Path, plugin: str, values: Mapping[str, Any]) -> None:
+    """Leave a section for the report, in the place of the plugin's last one.
+
+    Args:
+        job_dir: The job's directory.
+        plugin: Key under ``sections``.
+        values: JSON types.
+
+    Raises:
+        OSError: It cannot be written; the section before it stays.
+
+    *Runs on* rank zero.
+    """
+    home = job_dir / "sections"
+    home.mkdir(parents=True, exist_ok=True)
+    partial = home / f".{plugin}.{os.getpid()}"
+    partial.write_text(json.dumps(dict(values)) + "\n", encoding="utf-8")
+    partial.replace(home / f"{plugin}.json")
+
+
+def read_sections(job_dir: Path, warnings: list[str]) -> dict[str, Mapping[str, Any]]:
+    """The sections of a job, by plugin.
+
+    Args:
+        job_dir: The job's directory.
+        warnings: Gets a line for every section that cannot be read.
+    """
+    sections: dict[str, Mapping[str, Any]] = {}
+    for path in sorted((job_dir / "sections").glob("*.json")):
+        try:
+            sections[path.stem] = dict(json.loads(path.read_text(encoding="utf-8")))
+        except (OSError, ValueError, TypeError) as error:
+            warnings.append(f"section {path.stem} cannot be read: {error}")
+    return sections

@@ -1,0 +1,17 @@
+"""What installing this distribution adds: the command ``ett report``. It changes nothing in a training."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from ett_hookspecs import CONTRACT_VERSION, Command, hookimpl
+
+ETT_CONTRACT = CONTRACT_VERSION
+
+
+@hookimpl
+def ett_register_commands() -> Sequence[Command]:
+    """``ett report``."""
+    return [
+        Command(name="report", help="Say where a job's time went, and who owns it.", target="ett_timeline.cli:report")
+    ]

@@ -1,0 +1,73 @@
+"""Waits for the data loader and saves, as Lightning tells its profiler.
+
+The Trainer's profiler is the public place that hears when the training loop asks its loader for a batch, and when it
+saves. The user's own profiler goes on hearing everything.
+"""
+
+from __future__ import annotations
+
+from contextlib import AbstractContextManager, ExitStack
+from typing import Any, Final
+
+from lightning.pytorch.profilers import Profiler
+
+from ett_hookspecs import Stage
+from ett_record import Recorder
+from ett_timeline.spans import Spans
+
+LOADER_ACTION: Final = "train_dataloader_next"
+"""What Lightning calls the wait for a training batch, behind the loop's name."""
+SAVE_ACTION: Final = "save_checkpoint"
+"""What Lightning calls a save: collecting the state, writing it, and waiting for the other ranks."""
+
+
+class ListeningProfiler:
+    """Stands before the user's profiler and listens.
+
+    Everything it does not need is the user's profiler's own.
+    """
+
+    def __init__(self, inner: Profiler, recorder: Recorder, spans: Spans) -> None:
+        self.inner = inner
+        self._recorder = recorder
+        self._spans = spans
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self.inner, name)
+
+    def start(self, action_name: str) -> None:
+        """An action begins."""
+        self.inner.start(action_name)
+        if action_name.endswith(LOADER_ACTION):
+            self._recorder.begin_wait()
+
+    def stop(self, action_name: str) -> None:
+        """An action is over."""
+        if action_name.endswith(LOADER_ACTION):
+            self._recorder.end_wait()
+        self.inner.stop(action_name)
+
+    def profile(self, action_name: str) -> AbstractContextManager[Any]:
+        """An action for the length of a block."""
+        profiled = self.inner.profile(action_name)
+        if action_name != SAVE_ACTION:
+            return profiled
+        stack = ExitStack()
+        stack.enter_context(self._spans.measured(Stage.CHECKPOINT_SAVE, "save checkpoint"))
+        stack.enter_context(profiled)
+        return stack
+
+
+def listen(trainer: Any, recorder: Recorder, spans: Spans) -> None:
+    """Put a listener before the Trainer's profiler."""
+    if isinstance(trainer.profiler, ListeningProfiler):
+        return
+    # A listener is a profiler in all that matters to the Trainer, and must not be one by class: the base class would
+    # answer in the place of the user's own.
+    trainer.profiler = ListeningProfiler(trainer.profiler, recorder, spans)
+
+
+def stop_listening(trainer: Any) -> None:
+    """Give the Trainer its own profiler back."""
+    if isinstance(trainer.profiler, ListeningProfiler):
+        trainer.profiler = trainer.profiler.inner
