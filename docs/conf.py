@@ -1,6 +1,7 @@
 """Sphinx settings: MyST pages, API pages from docstrings, examples that are executed."""
 
 from importlib.metadata import version as version_of
+from pathlib import Path
 
 project = "ETT"
 copyright = "the ETT contributors"  # noqa: A001 - Sphinx reads this name
@@ -34,3 +35,4 @@ napoleon_use_rtype = False
 napoleon_use_ivar = True
 
 doctest_test_doctest_blocks = "default"
+doctest_global_setup = f"DOCS = {str(Path(__file__).parent)!r}"
