@@ -223,10 +223,9 @@ def _recoveries(attempts: Sequence[_Attempt]) -> tuple[Durations, Durations]:
 
 
 def _rolling(attempts: Sequence[_Attempt]) -> Mapping[str, object]:
-    start, end = attempts[0].frame.start, attempts[-1].frame.end
-    ranks = max(len(attempt.ranks) for attempt in attempts)
+    frames = [(attempt.frame.start, attempt.frame.end, len(attempt.ranks)) for attempt in attempts]
     stretches = (stretch for attempt in attempts for rank in attempt.ranks for stretch in rank.stretches)
-    points = rolling_percent(start, end, ranks, stretches, int(ROLLING_WINDOW_S * NS))
+    points = rolling_percent(frames, stretches, int(ROLLING_WINDOW_S * NS))
     return {
         "rolling_window_s": ROLLING_WINDOW_S,
         "rolling_ett_percent": points[-1][1] if points else None,
