@@ -7,10 +7,11 @@ the reader of the output went away.
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import sys
 import traceback
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from importlib import metadata
 from typing import Final, NoReturn
 
@@ -89,11 +90,14 @@ def run(arguments: Sequence[str]) -> int:
         The exit status.
     """
     rest, debug = _without_debug(arguments)
-    if debug:
-        _log_details()
+    with _details_logged() if debug else contextlib.nullcontext():
+        return _run(rest, debug=debug)
+
+
+def _run(arguments: list[str], *, debug: bool) -> int:
     try:
         # What a command returns is not its exit status; that is what Context.exit makes of the whole.
-        status = ett.main(args=rest, prog_name="ett", standalone_mode=False)
+        status = ett.main(args=arguments, prog_name="ett", standalone_mode=False)
         sys.stdout.flush()
     except BrokenPipeError:
         drop_output()
@@ -114,13 +118,20 @@ def _without_debug(arguments: Sequence[str]) -> tuple[list[str], bool]:
     return [*kept, *arguments[end:]], len(kept) < end
 
 
-def _log_details() -> None:
-    """Show why a plugin was skipped, with its traceback, and whatever else ETT's own parts log."""
+@contextlib.contextmanager
+def _details_logged() -> Iterator[None]:
+    """Show what the contract logs for those who look closely, such as the traceback of a skipped plugin."""
     handler = logging.StreamHandler()
     handler.setFormatter(logging.Formatter("%(levelname)s %(name)s: %(message)s"))
     logger = logging.getLogger(__package__)
+    level = logger.level
     logger.addHandler(handler)
     logger.setLevel(logging.DEBUG)
+    try:
+        yield
+    finally:
+        logger.setLevel(level)
+        logger.removeHandler(handler)
 
 
 def _verdict(error: BaseException) -> tuple[int, str]:

@@ -133,7 +133,7 @@ def _resolve(offer: _Offer) -> click.Command:
     what = f"the command {offer.command.name!r} of {offer.plugin} cannot be loaded"
     try:
         target = pkgutil.resolve_name(offer.command.target)
-    except Exception as error:  # the module's own code may raise anything
+    except (Exception, SystemExit) as error:  # the module's own code may raise anything
         raise EttPluginError(f"{what} ({described(error)}); reinstall or upgrade it") from error
     if not isinstance(target, click.Command):
         raise EttPluginError(f"{what}: {offer.command.target} is no click command; upgrade or uninstall it")

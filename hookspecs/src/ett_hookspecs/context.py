@@ -31,15 +31,15 @@ class RunContext:
         self.position = SamplePosition(replicas=world_size if replicas is None else replicas)
         self.job_id: str | None = None
         self.attempt: int | None = None
+        from_environment = os.environ.get(JOB_DIR_VARIABLE)
+        # Made absolute once: a training may change its working directory.
+        self._from_environment = Path(from_environment).absolute() if from_environment else None
         self._named: tuple[Path, str] | None = None
 
     @property
     def job_dir(self) -> Path | None:
         """The job's directory, absolute: what a callback named, else ``ETT_JOB_DIR``, else None."""
-        if self._named is not None:
-            return self._named[0]
-        from_environment = os.environ.get(JOB_DIR_VARIABLE)
-        return Path(from_environment).absolute() if from_environment else None
+        return self._from_environment if self._named is None else self._named[0]
 
     def name_job_dir(self, job_dir: str | os.PathLike[str], by: str) -> None:
         """A callback names the job's directory.
@@ -52,7 +52,8 @@ class RunContext:
             ValueError: Another callback of the same Trainer named another one.
         """
         path = Path(job_dir).absolute()
-        if self._named is not None and self._named[0] != path:
+        # Links and dots resolved: what counts is the directory, not how it is spelt.
+        if self._named is not None and self._named[0].resolve() != path.resolve():
             known, namer = self._named
             raise ValueError(
                 f"{namer} says the job directory is {known} and {by} says {path}: give all callbacks of a Trainer the "

@@ -74,6 +74,8 @@ class Deliveries:
                 self._call(*waiting)
             except BaseException as error:  # noqa: BLE001  Ctrl-C must not lose what others have to hear
                 interruption = interruption or error
+            finally:
+                self._thread.due = False
         if interruption is not None:
             raise interruption
 

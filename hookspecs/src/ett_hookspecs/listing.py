@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sys
 from collections.abc import Sequence
 from typing import Any, Final
 
@@ -54,11 +55,12 @@ def _as_json(installed: Sequence[InstalledPlugin]) -> dict[str, Any]:
 def _print_table(installed: Sequence[InstalledPlugin]) -> None:
     # Only where it is drawn: the program should start at once.
     from rich.console import Console
-    from rich.table import Table
+    from rich.table import Column, Table
     from rich.text import Text
 
-    console = Console(highlight=False)
-    table = Table("plugin", "distribution", "version", "contract", "status", "hooks")
+    # Nobody folds what goes into a pipe: names stay in one piece there.
+    console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
+    table = Table("plugin", "distribution", "version", "contract", "status", Column("hooks", no_wrap=True))
     for plugin in installed:
         cells = (
             plugin.name,

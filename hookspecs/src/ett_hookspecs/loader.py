@@ -194,7 +194,7 @@ class _Skip(Exception):
 def _import(claim: _Claim) -> ModuleType:
     try:
         module = metadata.EntryPoint(claim.name, claim.value, ENTRY_POINT_GROUP).load()
-    except Exception as error:  # the module's own code may raise anything
+    except (Exception, SystemExit) as error:  # the module's own code may raise anything, and has no say in the exit
         raise _Skip(f"it cannot be imported ({described(error)}); reinstall or uninstall it") from error
     if not isinstance(module, ModuleType):
         raise _Skip(f"its entry point {claim.value!r} is no module; tell its authors")

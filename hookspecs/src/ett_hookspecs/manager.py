@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from typing import Any
 
@@ -190,6 +190,10 @@ class EttManager(pluggy.PluginManager):
     def get_hookcallers(self, plugin: object) -> list[pluggy.HookCaller] | None:
         """The hooks that a plugin implements, or None if it is not registered."""
         return super().get_hookcallers(self._stand_in_of(plugin) or plugin)
+
+    def subset_hook_caller(self, name: str, remove_plugins: Iterable[object]) -> pluggy.HookCaller:
+        """A hook without some of the plugins that implement it."""
+        return super().subset_hook_caller(name, [self._stand_in_of(plugin) or plugin for plugin in remove_plugins])
 
     def _stand_in_of(self, plugin: object | None) -> StandIn | None:
         for _, known in super().list_name_plugin():

@@ -15,3 +15,10 @@ def is_participant(hook_name: str) -> bool:
     nothing more, since nobody waits for it.
     """
     return hook_name.startswith(PARTICIPANT_PREFIXES)
+
+
+OFFERING_HOOKS: Final = frozenset({"ett_register_commands"})
+"""The hooks that the module behind an entry point may implement: they change nothing in a training.
+
+What acts in a training is registered by a callback that the user added.
+"""
