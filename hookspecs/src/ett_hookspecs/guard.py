@@ -122,7 +122,8 @@ class StandIn:
                 trylast=marked.trylast and not first,
                 optionalhook=marked.optional,
             )
-            setattr(self, f"impl_{marked.attribute}", guarded)
+            # pluggy looks for the hook's own name where it calls a hook without some plugins.
+            setattr(self, f"impl_{marked.attribute}" if marked.hook in vars(self) else marked.hook, guarded)
 
     def _rebound(self, attribute: str) -> Callable[..., Any]:
         refer = self._refer

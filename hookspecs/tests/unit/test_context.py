@@ -14,6 +14,14 @@ def test_the_environment_names_it_where_no_callback_does(monkeypatch, tmp_path):
     assert RunContext().job_dir == tmp_path
 
 
+def test_changing_the_working_directory_moves_no_job(monkeypatch, tmp_path):
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv(JOB_DIR_VARIABLE, "job")
+    context = RunContext()
+    monkeypatch.chdir("/")
+    assert context.job_dir == tmp_path / "job"
+
+
 def test_an_empty_variable_names_nothing(monkeypatch):
     monkeypatch.setenv(JOB_DIR_VARIABLE, "")
     assert RunContext().job_dir is None

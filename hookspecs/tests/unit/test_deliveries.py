@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import contextlib
 import threading
 
 import pytest
@@ -150,9 +151,9 @@ def test_an_observer_may_open_a_block_of_its_own(manager):
 def test_what_was_told_is_delivered_even_when_the_block_raises(manager):
     listening = Listening()
     manager.register(listening)
-    with pytest.raises(ValueError, match="two directories"), manager.deliver_later():
+    with contextlib.suppress(ValueError), manager.deliver_later():
         tell(manager, "a")
-        raise ValueError("two directories")
+        raise ValueError
     tell(manager, "b")
     assert listening.heard == ["a", "b"]
 

@@ -131,9 +131,15 @@ def test_an_entry_that_is_no_module_is_a_warning(install, caplog):
     assert "'fake_class:Plugin' is no module" in caplog.text
 
 
-def test_ctrl_c_and_exit_during_an_import_pass(install):
+def test_a_module_that_exits_when_imported_is_broken_and_takes_nobody_along(install, caplog):
     install("fake-exit", plugins={"exit": "fake_exit"}, modules={"fake_exit": "raise SystemExit(3)\n"})
-    with pytest.raises(SystemExit):
+    assert loaded()["exit"].status is PluginStatus.SKIPPED
+    assert "SystemExit: 3" in caplog.text
+
+
+def test_ctrl_c_during_an_import_passes(install):
+    install("fake-slow", plugins={"slow": "fake_slow"}, modules={"fake_slow": "raise KeyboardInterrupt\n"})
+    with pytest.raises(KeyboardInterrupt):
         loaded()
 
 

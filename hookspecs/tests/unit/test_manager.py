@@ -270,6 +270,19 @@ def test_a_hook_can_be_called_without_some_plugins():
     assert (one.heard, two.heard) == ([], [SPAN])
 
 
+def test_a_plugin_may_implement_a_hook_twice():
+    class Twice(Listening):
+        @hookimpl(specname="ett_span_recorded")
+        def again(self, span):
+            self.heard.append(span)
+
+    manager = EttManager()
+    twice = Twice()
+    manager.register(twice)
+    manager.hook.ett_span_recorded(span=SPAN)
+    assert twice.heard == [SPAN, SPAN]
+
+
 def test_two_objects_of_one_class_get_names_of_their_own():
     manager = EttManager()
     names = [manager.register(Listening()) for _ in range(3)]

@@ -129,5 +129,5 @@ def test_binding_a_method_that_is_gone_says_so():
 
     model = Model()
     Model.ett_a = 3
-    with pytest.raises(TypeError, match="ett_a of .*Model is no longer a method"):
+    with pytest.raises(TypeError, match=r"ett_a of .*Model is no longer a method"):
         bound_method(model, "ett_a")
