@@ -6,6 +6,7 @@ import threading
 import pytest
 
 from ett_hookspecs import EttManager, Span, Stage, hookimpl
+from ett_hookspecs.deliveries import Deliveries
 
 
 def span(name):
@@ -182,7 +183,7 @@ def test_an_observer_that_raises_during_the_delivery_is_logged_and_the_rest_deli
     assert len(caplog.records) == 1
 
 
-def test_nothing_is_lost_or_doubled_between_threads_that_tell_and_blocks_that_open(manager):
+def test_nothing_is_lost_doubled_or_overtaken_between_threads_that_tell_and_blocks_that_open(manager):
     listening = Listening()
     manager.register(listening)
     start = threading.Barrier(4)
@@ -208,7 +209,26 @@ def test_nothing_is_lost_or_doubled_between_threads_that_tell_and_blocks_that_op
         pass
     for number in range(2):
         mine = [name for name in listening.heard if name.startswith(f"{number}:")]
-        assert sorted(mine) == sorted(f"{number}:{count}" for count in range(200))
+        assert mine == [f"{number}:{count}" for count in range(200)]
+
+
+def test_a_call_on_its_way_is_not_held_back_by_a_block_that_opens_meanwhile():
+    opened = contextlib.ExitStack()
+    held_back = []
+
+    def call(hook_name, arguments):
+        opened.enter_context(deliveries.later())
+        deliveries.begin(hook_name, arguments, observer=True)
+        held_back.append(deliveries.held_back)
+        deliveries.end()
+
+    deliveries = Deliveries(call)
+    with deliveries.later():
+        deliveries.begin("ett_span_recorded", {}, observer=True)
+        assert deliveries.held_back
+        deliveries.end()
+    opened.close()
+    assert held_back == [False]
 
 
 def test_tracing_by_pluggy_itself_still_works(manager):

@@ -155,7 +155,7 @@ def test_dead_models_do_not_pile_up():
         gc.collect()
     keep = Model()
     manager.register_participant(keep)
-    assert manager.get_plugins() == {keep}
+    assert [plugin for _, plugin in manager.list_name_plugin()] == [keep]
 
 
 def test_registering_a_model_again_changes_nothing():
