@@ -194,33 +194,57 @@ def test_the_timeline_alone_measures_a_training(environments: dict[str, Environm
     check_a_training_is_measured(environments["ett-timeline"], tmp_path / "job")
 
 
+def linked(source: Environment, path: Path, *, without: str = "") -> Environment:
+    """A fresh environment with the packages of another: linked, not installed again, since torch takes its time.
+
+    Args:
+        source: The other one.
+        path: Where the new one goes.
+        without: Beginning of the names that are left out.
+    """
+    environment = make_environment(path, source.constraints)
+    present = {entry.name for entry in environment.site_packages.iterdir()}
+    for entry in source.site_packages.iterdir():
+        if entry.name in present or (without and entry.name.startswith(without)):
+            continue
+        target = environment.site_packages / entry.name
+        if entry.is_dir():
+            shutil.copytree(entry, target, copy_function=os.link)
+        else:
+            os.link(entry, target)
+    return environment
+
+
 @pytest.fixture(scope="session")
-def everything(
-    environments: dict[str, Environment],
-    wheels: dict[str, Path],
-    constraints: Path,
-    tmp_path_factory: pytest.TempPathFactory,
+def reference_alone(
+    environments: dict[str, Environment], wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
 ) -> Iterator[Environment]:
-    """All distributions in one environment, by the CPU recipe; what the timeline has is linked, not installed again."""
-    home = tmp_path_factory.mktemp("everything")
-    environment = make_environment(home / "venv", constraints)
-    shutil.copytree(
-        environments["ett-timeline"].site_packages,
-        environment.site_packages,
-        copy_function=os.link,
-        dirs_exist_ok=True,
-        ignore=lambda folder, names: (
-            [name for name in names if (environment.site_packages / name).exists()]
-            if Path(folder) == environments["ett-timeline"].site_packages
-            else []
-        ),
-    )
-    requirements = ROOT / "requirements"
-    environment.install("--no-deps", "-r", requirements / "2-no-deps.txt")
-    environment.install("iopath", "numpy", "pyre-extensions", "tensordict", "torchdata", "torchmetrics", "tqdm")
-    environment.install("--no-deps", "--force-reinstall", *wheels.values())
+    """The reference model with what it declares, and torchrec by the CPU recipe; no other plugin."""
+    home = tmp_path_factory.mktemp("reference")
+    environment = linked(environments["ett-timeline"], home / "venv", without="ett_")
+    environment.install(wheels["ett-reference-model"])
+    environment.install("--no-deps", "-r", ROOT / "requirements/2-no-deps.txt")
+    environment.install("iopath", "pyre-extensions", "tensordict", "torchmetrics", "tqdm")
     yield environment
     shutil.rmtree(home)
+
+
+@pytest.fixture(scope="session")
+def everything(
+    reference_alone: Environment, wheels: dict[str, Path], tmp_path_factory: pytest.TempPathFactory
+) -> Iterator[Environment]:
+    """All distributions in one environment."""
+    home = tmp_path_factory.mktemp("everything")
+    environment = linked(reference_alone, home / "venv", without="ett_")
+    environment.install(*wheels.values())
+    yield environment
+    shutil.rmtree(home)
+
+
+def test_the_reference_model_alone_trains_without_any_plugin(reference_alone: Environment, tmp_path: Path) -> None:
+    assert {name for name in FOLDERS if name in reference_alone.installed()} == {"ett-hookspecs", "ett-reference-model"}
+    train(reference_alone, tmp_path / "job", "--baseline")
+    assert not (tmp_path / "job/timeline").exists()
 
 
 def test_all_distributions_work_together(everything: Environment, tmp_path: Path) -> None:
@@ -230,15 +254,21 @@ def test_all_distributions_work_together(everything: Environment, tmp_path: Path
     check_a_training_is_measured(everything, tmp_path / "job")
 
 
-def test_the_reference_model_trains_from_its_wheel(everything: Environment, tmp_path: Path) -> None:
-    program = everything.path / "bin/ett-reference"
+def train(environment: Environment, job_dir: Path, *with_what: str) -> None:
+    """A few batches of the reference model on synthetic data."""
     run(
-        program, "train", "--job-dir", tmp_path / "job", "--data", "synthetic", "--preset", "small",
-        "--max-samples", "512", "--ranks", "1", "--with", "timeline", cwd=tmp_path,
+        environment.path / "bin/ett-reference", "train", "--job-dir", job_dir, "--data", "synthetic",
+        "--preset", "small", "--max-samples", "512", "--ranks", "1", *with_what, cwd=job_dir.parent,
     )  # fmt: skip
+
+
+def test_the_reference_model_is_measured_where_the_timeline_is_installed(
+    everything: Environment, tmp_path: Path
+) -> None:
+    train(everything, tmp_path / "job", "--with", "timeline")
     report = json.loads(everything.ett("report", tmp_path / "job", "--json").stdout)
     assert report["state"] == "finished"
-    assert report["samples"]["repeated"] == 0
+    assert report["samples"] == {"new": 512, "repeated": 0, "skipped": 0}
 
 
 def test_the_cuda_build_of_fbgemm_is_nowhere(everything: Environment) -> None:
