@@ -243,7 +243,7 @@ def everything(
 
 def test_the_reference_model_alone_trains_without_any_plugin(reference_alone: Environment, tmp_path: Path) -> None:
     assert {name for name in FOLDERS if name in reference_alone.installed()} == {"ett-hookspecs", "ett-reference-model"}
-    train(reference_alone, tmp_path / "job", "--baseline")
+    train(reference_alone, tmp_path / "job", "--with", "none")
     assert not (tmp_path / "job/timeline").exists()
 
 
