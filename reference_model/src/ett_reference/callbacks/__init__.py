@@ -1,0 +1,1 @@
+"""What acts while the model trains; each callback does one thing."""
