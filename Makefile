@@ -26,8 +26,8 @@ $(STAMP): $(wildcard requirements/*.txt) $(addsuffix /pyproject.toml,$(DISTRIBUT
 	@echo "Installing into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
 	@$(PIP) install -c requirements/constraints.txt $(TORCH) || { echo "$(NO_TORCH)" >&2; exit 1; }
-	@$(PIP) install -c requirements/constraints.txt --no-deps -r requirements/2-no-deps.txt
-	@$(PIP) install -c requirements/constraints.txt -r requirements/3-rest.txt
+	@$(PIP) install -c requirements/constraints.txt -r requirements/2-rest.txt
+	@$(PIP) install -c requirements/constraints.txt --no-deps -r requirements/3-no-deps.txt
 	@$(PIP) install --no-deps --no-build-isolation $(addprefix -e ,$(DISTRIBUTIONS))
 	@touch $@
 

@@ -223,8 +223,8 @@ def reference_alone(
     home = tmp_path_factory.mktemp("reference")
     environment = linked(environments["ett-timeline"], home / "venv", without="ett_")
     environment.install(wheels["ett-reference-model"])
-    environment.install("--no-deps", "-r", ROOT / "requirements/2-no-deps.txt")
     environment.install("iopath", "pyre-extensions", "tensordict", "torchmetrics", "tqdm")
+    environment.install("--no-deps", "-r", ROOT / "requirements/3-no-deps.txt")
     yield environment
     shutil.rmtree(home)
 
