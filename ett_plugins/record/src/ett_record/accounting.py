@@ -6,8 +6,10 @@ All times are integers of nanoseconds on one clock, so that sums are exact.
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from itertools import islice
+from operator import le
 from typing import NamedTuple
 
 
@@ -89,6 +91,105 @@ def _claims(interval: Interval, start: int, end: int) -> bool:
     return interval.end > interval.start and interval.end > start and interval.start < end
 
 
+class Layer(NamedTuple):
+    """Claims of one level, by column: there may be a million.
+
+    Attributes:
+        starts: Nanoseconds.
+        ends: Nanoseconds, each not before its start.
+    """
+
+    starts: Sequence[int]
+    ends: Sequence[int]
+
+
+def own_times(start: int, end: int, layers: Sequence[Layer]) -> tuple[list[list[int]], int]:
+    """What each claim has of a window, as :func:`sweep` would give it, layer by layer.
+
+    Args:
+        start: Where the window begins, nanoseconds.
+        end: Where it ends.
+        layers: The lowest level first.
+
+    Returns:
+        Nanoseconds for each claim of each layer, in the order given, and nanoseconds that none claims. Together they
+        are exactly the window.
+    """
+    owned: list[list[int]] = []
+    taken: list[tuple[int, int]] = []
+    for layer in reversed(layers):
+        own, taken = _beneath(start, end, layer, taken)
+        owned.append(own)
+    unclaimed = max(0, end - start) - sum(b - a for a, b in taken)
+    return owned[::-1], unclaimed
+
+
+def _beneath(
+    start: int, end: int, layer: Layer, taken: list[tuple[int, int]]
+) -> tuple[list[int], list[tuple[int, int]]]:
+    """What a layer's claims have of what the layers above it leave.
+
+    Args:
+        start: Where the window begins.
+        end: Where it ends.
+        layer: The claims.
+        taken: What the layers above have, merged.
+
+    Returns:
+        Nanoseconds for each claim, and what is taken now.
+    """
+    own = [0] * len(layer.starts)
+    joined: list[tuple[int, int]] = []
+    joined_start = joined_end = start
+    first, count = 0, len(taken)
+    for a, b, claim in _innermost(start, end, layer):
+        while first < count and taken[first][1] <= a:
+            first += 1
+        free = b - a
+        above = first
+        while above < count and taken[above][0] < b:
+            left, right = taken[above]
+            free -= min(b, right) - max(a, left)
+            above += 1
+        own[claim] += free
+        if a != joined_end:
+            joined.append((joined_start, joined_end))
+            joined_start = a
+        joined_end = b
+    joined.append((joined_start, joined_end))
+    return own, merge([*taken, *joined])
+
+
+def _innermost(start: int, end: int, layer: Layer) -> Iterator[tuple[int, int, int]]:
+    """Who has what within one layer, in order of time: start, end and claim."""
+    if _is_in_order(layer):
+        # Claims one after the other are their own answer.
+        for claim, (a, b) in enumerate(zip(layer.starts, layer.ends, strict=True)):
+            left, right = max(a, start), min(b, end)
+            if left < right:
+                yield left, right, claim
+        return
+    intervals = [Interval(a, b) for a, b in zip(layer.starts, layer.ends, strict=True)]
+    for segment in sweep(start, end, intervals):
+        if segment.claim >= 0:
+            yield segment
+
+
+def _is_in_order(layer: Layer) -> bool:
+    return all(map(le, layer.ends, islice(layer.starts, 1, None))) and all(map(le, layer.starts, layer.ends))
+
+
+def merge(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The same time as intervals that neither overlap nor touch nor are empty, in order."""
+    merged: list[tuple[int, int]] = []
+    for start, end in sorted(intervals):
+        if merged and start <= merged[-1][1]:
+            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
+        elif start < end:
+            merged.append((start, end))
+    return merged
+
+
 def own_time(start: int, end: int, intervals: Sequence[Interval]) -> tuple[list[int], int]:
     """What each interval has of a window.
 
@@ -101,13 +202,14 @@ def own_time(start: int, end: int, intervals: Sequence[Interval]) -> tuple[list[
         Nanoseconds for each interval, in the order given, and nanoseconds that none claims. Together they are exactly
         the window.
     """
+    levels = sorted({interval.level for interval in intervals})
+    members = [[i for i, interval in enumerate(intervals) if interval.level == level] for level in levels]
+    layers = [Layer([intervals[i].start for i in chosen], [intervals[i].end for i in chosen]) for chosen in members]
     owned = [0] * len(intervals)
-    unclaimed = 0
-    for segment in sweep(start, end, intervals):
-        if segment.claim < 0:
-            unclaimed += segment.end - segment.start
-        else:
-            owned[segment.claim] += segment.end - segment.start
+    by_layer, unclaimed = own_times(start, end, layers)
+    for chosen, own in zip(members, by_layer, strict=True):
+        for index, elapsed in zip(chosen, own, strict=True):
+            owned[index] = elapsed
     return owned, unclaimed
 
 

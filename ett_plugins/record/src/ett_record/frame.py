@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
@@ -50,21 +51,13 @@ def place_attempts(attempts: Sequence[AttemptRecord], warnings: list[str]) -> li
     frames: list[AttemptFrame] = []
     allocations: set[int] = set()
     for attempt in attempts:
-        known = {r.header.boot for r in attempt.ranks.values()} & boots.keys()
+        strangers = {rank for rank, r in attempt.ranks.items() if r.header.boot not in boots}
         offsets = {rank: _offset(r.header, boots, warnings) for rank, r in attempt.ranks.items()}
-        first = min(r.header.process_start + offsets[rank] for rank, r in attempt.ranks.items())
-        if frames and first < frames[-1].end:
-            if known:
-                # The clock is the same, so a process of the attempt before did outlive the start of this one.
-                frames[-1].end = max(first, frames[-1].process_start)
-            behind = frames[-1].end - first
-            if behind > 0:
-                warnings.append(
-                    f"attempt {attempt.number} began {behind / NS:.1f} s before the end of the one before it, by their "
-                    f"clocks; it was moved behind it"
-                )
-                offsets = {rank: offset + behind for rank, offset in offsets.items()}
-                first += behind
+        if frames:
+            _put_behind(frames[-1], attempt, offsets, strangers, warnings)
+            # A boot that was moved stays where it was put.
+            boots.update((r.header.boot, offsets[rank]) for rank, r in attempt.ranks.items() if r.header.boot)
+        first = min(_start(attempt, rank, offsets) for rank in attempt.ranks)
         last = max(r.life + offsets[rank] for rank, r in attempt.ranks.items())
         allocated = [
             r.header.allocated - r.header.wall + r.header.mono + offsets[rank]
@@ -80,6 +73,41 @@ def place_attempts(attempts: Sequence[AttemptRecord], warnings: list[str]) -> li
             start = scheduled = min([first, *allocated])
         frames.append(AttemptFrame(start, min(scheduled, first), first, max(last, first), offsets))
     return frames
+
+
+def _start(attempt: AttemptRecord, rank: int, offsets: Mapping[int, int]) -> int:
+    return attempt.ranks[rank].header.process_start + offsets[rank]
+
+
+def _put_behind(
+    before: AttemptFrame,
+    attempt: AttemptRecord,
+    offsets: dict[int, int],
+    strangers: AbstractSet[int],
+    warnings: list[str],
+) -> None:
+    """See to it that an attempt begins when the one before it ends, and not earlier.
+
+    Args:
+        before: The frame of the attempt before; it ends earlier where a clock that both know says so.
+        attempt: The attempt.
+        offsets: By rank; those whose clocks cannot be believed are moved.
+        strangers: Ranks whose clock no earlier attempt had.
+        warnings: Gets a line for what was moved.
+    """
+    known = attempt.ranks.keys() - strangers
+    if known:
+        # The clock is the same: a process of the attempt before did outlive the start of this one.
+        first = min(_start(attempt, rank, offsets) for rank in known)
+        before.end = max(min(before.end, first), before.process_start)
+    for ranks in (known, strangers):
+        behind = max((before.end - _start(attempt, rank, offsets) for rank in ranks), default=0)
+        if behind > 0:
+            warnings.append(
+                f"attempt {attempt.number} began {behind / NS:.1f} s before the end of the one before it, by their "
+                f"clocks; it was moved behind it"
+            )
+            offsets.update((rank, offsets[rank] + behind) for rank in ranks)
 
 
 def _offset(header: Header, boots: dict[str, int], warnings: list[str]) -> int:

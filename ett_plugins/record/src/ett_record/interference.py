@@ -6,21 +6,11 @@ from bisect import bisect_left
 from collections.abc import Sequence
 from statistics import median
 
-from .partition import Stretch
+from .accounting import merge
+from .steps import Stretches
 
 
-def merge(intervals: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The same time as intervals that neither overlap nor touch, in order."""
-    merged: list[tuple[int, int]] = []
-    for start, end in sorted(intervals):
-        if merged and start <= merged[-1][1]:
-            merged[-1] = (merged[-1][0], max(merged[-1][1], end))
-        else:
-            merged.append((start, end))
-    return merged
-
-
-def interference_ns(stretches: Sequence[Stretch], work: Sequence[tuple[int, int]]) -> int:
+def interference_ns(stretches: Stretches, work: Sequence[tuple[int, int]]) -> int:
     """What steps took longer while background work went on than the median step took without.
 
     An estimate: steps are known about a second at a time, and a step may be slow for another reason.
@@ -37,16 +27,16 @@ def interference_ns(stretches: Sequence[Stretch], work: Sequence[tuple[int, int]
         return 0
     ends = [end for _, end in merged]
     quiet: list[float] = []
-    disturbed: list[Stretch] = []
-    for stretch in stretches:
-        if not stretch.steps:
+    disturbed: list[tuple[int, int]] = []
+    for start, end, steps, busy, _ in stretches:
+        if not steps:
             continue
-        index = bisect_left(ends, stretch.start + 1)
-        if index < len(merged) and merged[index][0] < stretch.end:
-            disturbed.append(stretch)
+        index = bisect_left(ends, start + 1)
+        if index < len(merged) and merged[index][0] < end:
+            disturbed.append((busy, steps))
         else:
-            quiet.append(stretch.busy / stretch.steps)
+            quiet.append(busy / steps)
     if not quiet or not disturbed:
         return 0
     usual = median(quiet)
-    return max(0, round(sum(stretch.busy - stretch.steps * usual for stretch in disturbed)))
+    return max(0, round(sum(busy - steps * usual for busy, steps in disturbed)))

@@ -2,37 +2,18 @@
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import defaultdict, deque
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 
 from ett_hookspecs import DEFAULT_OWNERS, Stage
 
-from .accounting import Interval, Progress, own_time, split
+from .accounting import Layer, Progress, own_times, split
 from .frame import AttemptFrame
-from .lines import Phase, StepsLine
+from .lines import Phase
 from .reader import RankRecord, Tail
 from .state import AFTER_FIT, STAGES
-
-_PHASE_LEVEL, _STEP_LEVEL, _SPAN_LEVEL = range(3)
-
-
-@dataclass(frozen=True, slots=True)
-class Stretch:
-    """Steps in a row, on the job's axis.
-
-    Attributes:
-        start: Nanoseconds.
-        end: Nanoseconds.
-        steps: How many.
-        busy: Nanoseconds of it spent in steps.
-        effective: Nanoseconds of it spent on new data.
-    """
-
-    start: int
-    end: int
-    steps: int
-    busy: int
-    effective: int
+from .steps import Stretches
 
 
 @dataclass(slots=True, kw_only=True)
@@ -64,7 +45,7 @@ class RankPartition:
     samples_skipped: int = 0
     high_water: int = 0
     position: int = 0
-    stretches: list[Stretch] = field(default_factory=list)
+    stretches: Stretches = field(default_factory=Stretches)
     work: list[tuple[int, int]] = field(default_factory=list)
 
     def give(self, stage: Stage, elapsed: int, owner: str | None = None) -> None:
@@ -97,7 +78,7 @@ def partition_rank(
     _give_lead(result, frame, begin + offset)
     _give_logged(result, record, begin, logged, offset, may_begin_anywhere=first)
     if tail is not None:
-        _give_tail(result, tail, life - logged, offset)
+        _give_tail(result, tail, life - logged, offset, may_begin_anywhere=first)
     result.give(Stage.DOWNTIME, limit - max(life, begin))
     for span in record.background:
         result.background[span.name] += span.t1 - span.t0
@@ -124,22 +105,24 @@ def _give_logged(
     result: RankPartition, record: RankRecord, begin: int, end: int, offset: int, *, may_begin_anywhere: bool
 ) -> None:
     phases = _phases(record, begin, end)
-    intervals = [Interval(t0, t1, _PHASE_LEVEL) for t0, t1, _ in phases]
-    intervals += [Interval(line.t0, line.t1, _STEP_LEVEL) for line in record.steps]
-    intervals += [Interval(span.t0, span.t1, _SPAN_LEVEL) for span in record.spans]
-    owned, unclaimed = own_time(begin, end, intervals)
+    layers = (
+        Layer([t0 for t0, _, _ in phases], [t1 for _, t1, _ in phases]),
+        Layer(record.steps.t0, record.steps.t1),
+        Layer([span.t0 for span in record.spans], [span.t1 for span in record.spans]),
+    )
+    (of_phases, of_steps, of_spans), unclaimed = own_times(begin, end, layers)
     result.give(Stage.UNKNOWN, unclaimed)
-    own = iter(owned)
-    for _, _, stage in phases:
-        result.give(stage, next(own))
-    _give_steps(result, record, [next(own) for _ in record.steps], offset, may_begin_anywhere=may_begin_anywhere)
-    for span in record.spans:
-        result.give(Stage(span.stage), next(own), span.owner)
+    for (_, _, stage), own in zip(phases, of_phases, strict=True):
+        result.give(stage, own)
+    _give_steps(result, record, of_steps, offset, may_begin_anywhere=may_begin_anywhere)
+    for span, own in zip(record.spans, of_spans, strict=True):
+        result.give(Stage(span.stage), own, span.owner)
 
 
 def _phases(record: RankRecord, begin: int, end: int) -> list[tuple[int, int, Stage]]:
     """The phases as intervals. In the training loop, what no step covers was lost with its line."""
     changes = [(begin, Phase.INITIALIZATION), *((line.t, Phase(line.phase)) for line in record.phases)]
+    fit_in_tail = record.tail is not None and record.tail.fit_followed
     last_training = max((t for t, phase in changes if phase is Phase.TRAINING), default=begin)
     stages = {
         Phase.INITIALIZATION: Stage.INITIALIZATION,
@@ -149,56 +132,53 @@ def _phases(record: RankRecord, begin: int, end: int) -> list[tuple[int, int, St
     }
     intervals = []
     for (t0, phase), t1 in zip(changes, [*(t for t, _ in changes[1:]), end], strict=True):
-        fit_follows = phase is Phase.AFTER_FIT and t0 < last_training
+        fit_follows = phase is Phase.AFTER_FIT and (t0 < last_training or fit_in_tail)
         intervals.append((t0, max(t0, t1), Stage.INITIALIZATION if fit_follows else stages[phase]))
     return intervals
 
 
 def _give_steps(
-    result: RankPartition, record: RankRecord, owned: list[int], offset: int, *, may_begin_anywhere: bool
+    result: RankPartition, record: RankRecord, owned: Sequence[int], offset: int, *, may_begin_anywhere: bool
 ) -> None:
     progress = Progress(result.high_water)
-    jumps = iter(sorted(record.positions, key=lambda line: line.t))
-    jump = next(jumps, None)
-    for line, own in zip(record.steps, owned, strict=True):
-        while jump is not None and jump.t <= line.t1:
-            if not (may_begin_anywhere and not result.stretches):
-                result.samples_skipped += max(0, jump.p - progress.high_water)
-            jump = next(jumps, None)
-        wait = min(line.wait, own)
-        effective, again = _give_stretch(result, line, own - wait, progress)
-        result.give(Stage.INPUT_WAIT, wait)
-        result.give(Stage.TRAINING, effective)
-        result.give(Stage.RETRAINING, again)
-        result.stretches.append(Stretch(line.t0 + offset, line.t1 + offset, line.n, own - wait, effective))
-        result.position = line.p1
+    jumps = deque(sorted((line.t, line.p) for line in record.positions))
+    waited = training = retraining = 0
+    for (t0, t1, n, waits, p0, p1, on_old_data), own in zip(record.steps, owned, strict=True):
+        wait = min(waits, own)
+        busy = own - wait
+        if n:
+            if jumps and jumps[0][0] < t1:
+                target = 0
+                while jumps and jumps[0][0] < t1:
+                    _, target = jumps.popleft()
+                if result.steps_new or result.steps_repeated or not may_begin_anywhere:
+                    result.samples_skipped += max(0, target - progress.high_water)
+            samples = p1 - p0
+            if samples > 0:
+                repeated = progress.advance(p0, p1)
+                result.samples_repeated += repeated
+                result.samples_new += samples - repeated
+            else:
+                # Nothing counted its samples: the position stands still, and says on which side of the mark.
+                samples, repeated = 1, int(p0 < progress.high_water)
+            again, effective = split(busy, repeated, samples)
+            steps_again = n * repeated // samples
+            result.steps_repeated += steps_again
+            result.steps_new += n - steps_again
+        else:
+            again, effective = (busy, 0) if on_old_data else (0, busy)
+        waited += wait
+        training += effective
+        retraining += again
+        result.stretches.add(t0 + offset, t1 + offset, n, busy, effective)
+        result.position = p1
+    result.give(Stage.INPUT_WAIT, waited)
+    result.give(Stage.TRAINING, training)
+    result.give(Stage.RETRAINING, retraining)
     result.high_water = progress.high_water
 
 
-def _give_stretch(result: RankPartition, line: StepsLine, busy: int, progress: Progress) -> tuple[int, int]:
-    """Count a stretch's steps and samples.
-
-    Returns:
-        Its time on new data and on data trained before.
-    """
-    if not line.n:
-        return (0, busy) if line.stage == Stage.RETRAINING else (busy, 0)
-    samples = max(0, line.p1 - line.p0)
-    if not samples:
-        # Nothing counted its samples: the position stands still, and says on which side of the mark.
-        samples, repeated = 1, int(line.p0 < progress.high_water)
-    else:
-        repeated = progress.advance(line.p0, line.p1)
-        result.samples_repeated += repeated
-        result.samples_new += samples - repeated
-    again, effective = split(busy, repeated, samples)
-    steps_again = line.n * repeated // samples
-    result.steps_repeated += steps_again
-    result.steps_new += line.n - steps_again
-    return effective, again
-
-
-def _give_tail(result: RankPartition, tail: Tail, elapsed: int, offset: int) -> None:
+def _give_tail(result: RankPartition, tail: Tail, elapsed: int, offset: int, *, may_begin_anywhere: bool) -> None:
     """Add what only the state file knows, as much of it as lies in the attempt's frame."""
     cut = sum(tail.stages) - elapsed
     stages = list(tail.stages)
@@ -209,15 +189,17 @@ def _give_tail(result: RankPartition, tail: Tail, elapsed: int, offset: int) -> 
     for index, stage in enumerate(STAGES):
         result.give(stage, stages[index])
     result.give(Stage.SHUTDOWN, stages[AFTER_FIT])
+    steps = tail.steps_new + tail.steps_repeated
+    if steps and (result.steps_new or result.steps_repeated or not may_begin_anywhere):
+        began = tail.position - tail.samples_new - tail.samples_repeated
+        result.samples_skipped += max(0, began - max(result.high_water, tail.reached_before))
     result.steps_new += tail.steps_new
     result.steps_repeated += tail.steps_repeated
     result.samples_new += tail.samples_new
     result.samples_repeated += tail.samples_repeated
-    result.high_water = max(result.high_water, tail.position)
+    result.high_water = max(result.high_water, tail.reached)
     result.position = tail.position
     effective = stages[STAGES.index(Stage.TRAINING)]
     busy = effective + stages[STAGES.index(Stage.RETRAINING)]
     if elapsed > 0:
-        result.stretches.append(
-            Stretch(tail.t0 + offset, tail.t0 + offset + elapsed, tail.steps_new + tail.steps_repeated, busy, effective)
-        )
+        result.stretches.add(tail.t0 + offset, tail.t0 + offset + elapsed, steps, busy, effective)

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 import time
-from bisect import bisect_right
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -24,16 +23,26 @@ from .lines import (
     PositionLine,
     SpanLine,
     StepsLine,
+    build,
     decode,
+    decode_block,
     decode_header,
 )
 from .sections import read_sections
-from .state import ENDS, FAILURE_CLASSES, STAGE_COUNT, STAGES, Current, Mark, StateRecord, Totals, read_state
+from .state import AFTER_FIT, ENDS, FAILURE_CLASSES, STAGE_COUNT, STAGES, Current, Mark, StateRecord, Totals, read_state
+from .steps import Steps
 
+_INITIALIZATION: Final = STAGES.index(Stage.INITIALIZATION)
 _TRAINING: Final = STAGES.index(Stage.TRAINING)
-_STEP_CODES: Final = (_TRAINING, STAGES.index(Stage.RETRAINING))
+_RETRAINING: Final = STAGES.index(Stage.RETRAINING)
+_STEP_CODES: Final = (_TRAINING, _RETRAINING)
 _DOWNTIME: Final = STAGES.index(Stage.DOWNTIME)
 _ZERO: Final = (0,) * STAGE_COUNT
+
+_BLOCK_BYTES: Final = 1 << 20
+"""Lines are decoded so many bytes at a time."""
+_LAST_BYTES: Final = 1 << 16
+"""Where in a log its end is looked for."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,6 +58,9 @@ class Tail:
         samples_new: Samples over all ranks.
         samples_repeated: Samples over all ranks.
         position: Where it ended.
+        reached_before: Highest position reached where the log ends; 0 if the log says nothing.
+        reached: Highest position reached by then.
+        fit_followed: What the log has as time after a fit was followed by another one.
     """
 
     t0: int
@@ -59,6 +71,9 @@ class Tail:
     samples_new: int
     samples_repeated: int
     position: int
+    reached_before: int
+    reached: int
+    fit_followed: bool
 
 
 @dataclass(slots=True, kw_only=True)
@@ -85,7 +100,7 @@ class RankRecord:
 
     header: Header
     phases: list[PhaseLine] = field(default_factory=list)
-    steps: list[StepsLine] = field(default_factory=list)
+    steps: Steps = field(default_factory=Steps)
     spans: list[SpanLine] = field(default_factory=list)
     background: list[SpanLine] = field(default_factory=list)
     positions: list[PositionLine] = field(default_factory=list)
@@ -198,22 +213,23 @@ class _Reading:
     def _rank(self, rank: int, log: Path, state: Path) -> RankRecord:
         # The state first: what it says of the log stays true while the log grows.
         saved = self._saved(rank, state)
-        texts = log.read_bytes().split(b"\n")
+        data = log.read_bytes()
         # A whole log ends with a newline: what follows the last one is torn, or nothing.
-        texts.pop()
-        if not texts:
+        length = data.rfind(b"\n") + 1
+        if not length:
             raise ValueError("it holds no whole line")
-        record = RankRecord(header=decode_header(texts[0]))
+        first = data.index(b"\n") + 1
+        record = RankRecord(header=decode_header(data[:first]))
         record.notes.extend(record.header.notes)
         record.life = record.header.process_start
-        lines, ends = self._lines(rank, texts)
-        record.ended = any(isinstance(line, EndLine) for line in lines[-3:])
-        trusted = len(lines)
+        record.ended = _ends_in_order(data[first:length][-_LAST_BYTES:])
+        explained = length
         if saved is not None and not record.ended:
-            explained = saved.mark.log_bytes if saved.mark else 0
-            trusted = bisect_right(ends, explained)
-        for index, line in enumerate(lines):
-            _sort_in(record, line, in_partition=index < trusted)
+            explained = min(length, saved.mark.log_bytes if saved.mark else 0)
+            explained = max(first, data.rfind(b"\n", 0, explained) + 1)
+        number = self._lines(record, data, first, explained, 2, in_partition=True)
+        self._lines(record, data, explained, length, number, in_partition=False)
+        record.life = max(record.life, max(record.steps.t1, default=0))
         if saved is not None and saved.current is not None:
             record.current = saved.current
             record.life = max(record.life, saved.current.totals.t)
@@ -230,24 +246,40 @@ class _Reading:
             self._warn(rank, f"its state file cannot be used: {error}")
         return None
 
-    def _lines(self, rank: int, texts: list[bytes]) -> tuple[list[Line], list[int]]:
-        """The lines after the header, and the byte in the file at which each ends."""
-        lines: list[Line] = []
-        ends: list[int] = []
-        at = len(texts[0]) + 1
-        for number, text in enumerate(texts[1:], start=2):
-            at += len(text) + 1
-            try:
-                line = decode(text)
-            except ValueError as error:
-                self._warn(rank, f"line {number} of its log is damaged and was left out ({error})")
-                continue
-            if line is None:
-                self._warn(rank, f"line {number} of its log is of a kind that this version does not know")
-                continue
-            lines.append(line)
-            ends.append(at)
-        return lines, ends
+    def _lines(self, record: RankRecord, data: bytes, start: int, end: int, number: int, *, in_partition: bool) -> int:
+        """Sort in the lines between two bytes of a log, a block at a time.
+
+        Args:
+            record: Gets them.
+            data: The log.
+            start: Where a line begins.
+            end: Where a line ends.
+            number: Of the first line.
+            in_partition: False for what the partition must not use twice.
+
+        Returns:
+            The number of the line after them.
+        """
+        rank = record.header.rank
+        while start < end:
+            cut = data.rfind(b"\n", start, min(end, start + _BLOCK_BYTES)) + 1 or data.index(b"\n", start) + 1
+            block = decode_block(data[start:cut])
+            for line_number, values in enumerate(block, number):
+                try:
+                    if isinstance(values, ValueError):
+                        raise values
+                    if values["k"] == StepsLine.KIND:
+                        if in_partition:
+                            record.steps.add(values)
+                    elif (line := build(values)) is not None:
+                        _sort_in(record, line, in_partition=in_partition)
+                    else:
+                        self._warn(rank, f"line {line_number} of its log is of a kind that this version does not know")
+                except (KeyError, TypeError, ValueError) as error:
+                    self._warn(rank, f"line {line_number} of its log is damaged and was left out ({error})")
+            number += len(block)
+            start = cut
+        return number
 
     def _finish(self, record: RankRecord, saved: StateRecord, current: Current) -> None:
         """Complete a record without an end by what the state file says."""
@@ -255,6 +287,11 @@ class _Reading:
             record.ended = True
             self._warn(record.header.rank, "the end of its log is missing; stages since then come from its state file")
         else:
+            if current.log_failing:
+                self._warn(
+                    record.header.rank,
+                    "the end of its log could not be written; stages since then come from its state file",
+                )
             record.life = max(record.life, saved.heartbeat)
             record.running = self.is_last and self._is_running(record.header, saved.heartbeat)
         if record.outcome is None and current.outcome >= 0:
@@ -275,13 +312,20 @@ class _Reading:
         self.warnings.append(f"attempt {self.number}, rank {rank}: {text}")
 
 
+def _ends_in_order(last: bytes) -> bool:
+    """Whether one of the last lines is the end of the process; little may come after it."""
+    for text in last.split(b"\n")[-4:-1]:
+        try:
+            if isinstance(decode(text), EndLine):
+                return True
+        except ValueError:
+            continue
+    return False
+
+
 def _sort_in(record: RankRecord, line: Line, *, in_partition: bool) -> None:
     """Put a line where it belongs; what the partition must not use twice is left out of it."""
-    if isinstance(line, StepsLine):
-        if in_partition:
-            record.steps.append(line)
-            record.life = max(record.life, line.t1)
-    elif isinstance(line, SpanLine):
+    if isinstance(line, SpanLine):
         if line.bg:
             record.background.append(line)
         elif in_partition:
@@ -306,8 +350,15 @@ def _tail(mark: Mark | None, current: Current, record: RankRecord) -> Tail:
     now = current.totals if current.totals.t >= since.t else since
     record.life = max(record.life, now.t)
     stages = [max(0, b - a) for a, b in zip(since.stages, now.stages, strict=True)]
+    fit_followed = now.stages[AFTER_FIT] < since.stages[AFTER_FIT]
+    if fit_followed:
+        # It became initialization when the next fit began; the log has it already.
+        stages[AFTER_FIT] = now.stages[AFTER_FIT]
+        stages[_INITIALIZATION] = max(0, stages[_INITIALIZATION] - since.stages[AFTER_FIT])
     # A step counts when it finished: one that a kill cut short trained nothing.
-    unfinished = _TRAINING if record.running else _DOWNTIME
+    unfinished = _DOWNTIME
+    if record.running:
+        unfinished = _RETRAINING if now.position < now.high_water else _TRAINING
     if current.in_step:
         stages[unfinished] += current.pending
     in_span = current.open_stage not in _STEP_CODES
@@ -322,6 +373,9 @@ def _tail(mark: Mark | None, current: Current, record: RankRecord) -> Tail:
         samples_new=now.samples_new - since.samples_new,
         samples_repeated=now.samples_repeated - since.samples_repeated,
         position=now.position,
+        reached_before=since.high_water,
+        reached=now.high_water,
+        fit_followed=fit_followed,
     )
 
 

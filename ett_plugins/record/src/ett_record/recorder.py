@@ -98,7 +98,7 @@ class Recorder:
         self._clock = clock
         self._on_beat = on_beat
 
-        self._last = process_start_ns
+        self._last = self._process_start = process_start_ns
         self._totals = [0] * STAGE_COUNT
         self._phase = Phase.INITIALIZATION
         self._spans: list[OpenSpan] = []
@@ -113,6 +113,7 @@ class Recorder:
         self._first_start = self._first_end = self._new_start = self._new_end = 0
         self._batch_start = 0
         self._ended = 0
+        self._log_failing = 0
         self._outcome = self._failure_class = -1
 
         # The interval since the last boundary, and the run of plain ones before it.
@@ -135,7 +136,7 @@ class Recorder:
         self._charge(self._clock())
         self._save()
         if heartbeat:
-            self._state.beat()
+            self._state.beat(self._clock())
             self._thread = threading.Thread(target=self._beat_forever, name="ett-heartbeat", daemon=True)
             self._thread.start()
 
@@ -168,6 +169,9 @@ class Recorder:
         self._charge(now)
         if self._phase is not Phase.TRAINING:
             self._enter(Phase.TRAINING, now)
+        elif self._stepped:
+            # No wait came between: the loader is asked inside the step, or not at all.
+            self._close_interval(now)
         self._batch_start = now
         self._in_step = True
         if not self._first_start:
@@ -185,7 +189,7 @@ class Recorder:
         now = self._clock()
         self._charge(now)
         before, high_water = self._position, self._high_water
-        samples = position - before
+        samples = max(0, position - before)
         repeated = min(max(high_water - before, 0), samples) if samples else int(before < high_water)
         share = self._pending * repeated // samples if samples else self._pending * repeated
         self._totals[_RETRAINING] += share
@@ -266,10 +270,14 @@ class Recorder:
             span: From this process.
             blocked: Whether the training thread could do nothing else meanwhile; if not it is background.
         """
+        now = self._clock()
+        # Whoever reads another clock may not move the ends of the attempt.
+        start = min(max(span.start_ns, self._process_start), now)
+        end = min(max(span.end_ns, start), now)
         self._writer.put(
             SpanLine(
-                t0=span.start_ns,
-                t1=span.end_ns,
+                t0=start,
+                t1=end,
                 stage=span.stage.value,
                 name=span.name,
                 plugin=span.plugin,
@@ -280,10 +288,9 @@ class Recorder:
         )
         if not blocked:
             return
-        now = self._clock()
         self._charge(now)
         self._nested = True
-        self._move(span.end_ns - max(span.start_ns, 0), _CODE[span.stage])
+        self._move(end - start, _CODE[span.stage])
         self._mark_if_explained(now)
         self._save()
 
@@ -291,9 +298,15 @@ class Recorder:
         """The sample position was set: a checkpoint was loaded, or training begins at zero."""
         if position == self._position:
             return
+        now = self._clock()
+        self._charge(now)
+        if self._phase is Phase.TRAINING and not self._in_step:
+            # What was trained until now was trained before the jump.
+            self._close_interval(now)
+            self._nested = bool(self._spans)
         self._close_run()
-        self._position = self._boundary_position = position
-        self._writer.put(PositionLine(t=self._clock(), p=position))
+        self._position = self._boundary_position = self._run_position = position
+        self._writer.put(PositionLine(t=now, p=position))
         self._save()
 
     def begin_fit(self) -> None:
@@ -349,7 +362,7 @@ class Recorder:
         if self._thread is not None and self._thread is not threading.current_thread():
             self._thread.join(timeout=5 * _BEAT_S)
         self.flush()
-        self._state.beat()
+        self._state.beat(self._clock())
 
     def flush(self) -> None:
         """Write what is queued now, from this thread."""
@@ -358,7 +371,10 @@ class Recorder:
         try:
             try:
                 self._writer.flush(self._state.write_mark)
+                self._state.sync()
+                self._log_failing = int(self._writer.given_up)
             except OSError as error:
+                self._log_failing = 1
                 if not self._complained:
                     self._complained = True
                     log.warning(
@@ -468,7 +484,7 @@ class Recorder:
 
     def _close_run(self) -> None:
         """Log the run of plain intervals that ends at the last boundary."""
-        if self._boundary > self._run_start:
+        if self._boundary > self._run_start or self._run_steps:
             self._put_steps(
                 self._run_start,
                 self._boundary,
@@ -539,6 +555,7 @@ class Recorder:
             self._ended,
             self._outcome,
             self._failure_class,
+            self._log_failing,
         )
 
     def _beat_forever(self) -> None:
@@ -547,7 +564,7 @@ class Recorder:
             self._wake.wait(_BEAT_S)
             self._wake.clear()
             try:
-                self._state.beat()
+                self._state.beat(self._clock())
                 self._watch_clock()
                 self.flush()
                 if self._on_beat is not None and beats % 5 == 0:

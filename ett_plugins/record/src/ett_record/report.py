@@ -166,12 +166,15 @@ class _Attempt:
 
 def _end(record: AttemptRecord, follower: AttemptRecord | None) -> tuple[AttemptEnd, str | None]:
     """How an attempt ended: the severest end of its ranks."""
-    ends = {_rank_end(rank, follower): rank for rank in record.ranks.values()}
-    end = next(end for end in _SEVEREST_FIRST if end in ends)
+    ends = [(_rank_end(rank, follower), rank.outcome) for rank in record.ranks.values()]
+    end = min((end for end, _ in ends), key=_SEVEREST_FIRST.index)
     if end in (AttemptEnd.KILLED, AttemptEnd.LOST):
         return end, "infrastructure"
-    outcome = ends[end].outcome
-    return end, (outcome.failure_class or "user") if end is AttemptEnd.FAILED and outcome else None
+    if end is not AttemptEnd.FAILED:
+        return end, None
+    # Where one rank's own exception took the others' connections down, the exception is the cause.
+    classes = {outcome.failure_class for rank_end, outcome in ends if rank_end is end and outcome}
+    return end, "infrastructure" if classes == {"infrastructure"} else "user"
 
 
 def _rank_end(rank: RankRecord, follower: AttemptRecord | None) -> AttemptEnd:
@@ -193,7 +196,7 @@ def _resumed_from(record: RankRecord) -> int:
     if before:
         return before[-1]
     if record.positions or record.current is None:
-        return record.steps[0].p0 if record.steps else 0
+        return record.steps.p0[0] if record.steps else 0
     totals = record.current.totals
     return max(0, totals.position - totals.samples_new - totals.samples_repeated)
 
@@ -201,7 +204,7 @@ def _resumed_from(record: RankRecord) -> int:
 def _time_to_start(attempts: Sequence[_Attempt], start: int) -> float | None:
     """Start of the job to the end of its first step."""
     for attempt in attempts:
-        ends = attempt.moments("first_end") or [s.end for rank in attempt.ranks for s in rank.stretches[:1] if s.steps]
+        ends = attempt.moments("first_end") or [rank.stretches.end[0] for rank in attempt.ranks if rank.stretches]
         if ends:
             return (min(ends) - start) / NS
     return None
@@ -224,7 +227,7 @@ def _recoveries(attempts: Sequence[_Attempt]) -> tuple[Durations, Durations]:
 
 def _rolling(attempts: Sequence[_Attempt]) -> Mapping[str, object]:
     frames = [(attempt.frame.start, attempt.frame.end, len(attempt.ranks)) for attempt in attempts]
-    stretches = (stretch for attempt in attempts for rank in attempt.ranks for stretch in rank.stretches)
+    stretches = (rank.stretches for attempt in attempts for rank in attempt.ranks)
     points = rolling_percent(frames, stretches, int(ROLLING_WINDOW_S * NS))
     return {
         "rolling_window_s": ROLLING_WINDOW_S,

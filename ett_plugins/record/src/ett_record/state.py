@@ -14,7 +14,6 @@ from __future__ import annotations
 import mmap
 import os
 import struct
-import time
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
@@ -76,6 +75,7 @@ class Current:
         ended: The process ended in order.
         outcome: Index in :data:`ENDS` of how the last fit went, or -1.
         failure_class: Index in :data:`FAILURE_CLASSES`, or -1.
+        log_failing: The disk refused the log, the last time it was tried.
     """
 
     totals: Totals
@@ -89,6 +89,7 @@ class Current:
     ended: int
     outcome: int
     failure_class: int
+    log_failing: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,7 +150,8 @@ def flatten(totals: Totals) -> tuple[int, ...]:
 class StateFile:
     """The writer's side.
 
-    *Runs on* the main thread, but for :meth:`beat` and :meth:`write_mark`, which one other thread may call.
+    *Runs on* the main thread, but for :meth:`beat`, :meth:`write_mark` and :meth:`sync`, which one other thread may
+    call.
 
     Raises:
         OSError: The file cannot be made; its blocks are allocated up front, because a write to a hole of a memory map
@@ -157,21 +159,21 @@ class StateFile:
     """
 
     def __init__(self, path: Path) -> None:
-        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
-            os.posix_fallocate(descriptor, 0, STATE_BYTES)
-            self._map = mmap.mmap(descriptor, STATE_BYTES)
+            os.posix_fallocate(self._descriptor, 0, STATE_BYTES)
+            self._map = mmap.mmap(self._descriptor, STATE_BYTES)
         except BaseException:
+            os.close(self._descriptor)
             path.unlink(missing_ok=True)
             raise
-        finally:
-            os.close(descriptor)
         self._start()
 
     @classmethod
     def in_memory(cls) -> StateFile:
         """One that no file backs: it survives nothing, and harms nothing."""
         self = cls.__new__(cls)
+        self._descriptor = None
         self._map = mmap.mmap(-1, STATE_BYTES)
         self._start()
         return self
@@ -193,13 +195,26 @@ class StateFile:
             self._map, _MARK_AT + (sequence & 1) * _MARK.size, sequence, *flatten(totals), log_bytes, sequence
         )
 
-    def beat(self) -> None:
-        """Stamp the heartbeat."""
-        _HEARTBEAT.pack_into(self._map, _HEARTBEAT_AT, time.monotonic_ns())
+    def beat(self, now: int) -> None:
+        """Stamp the heartbeat, monotonic nanoseconds."""
+        _HEARTBEAT.pack_into(self._map, _HEARTBEAT_AT, now)
+
+    def sync(self) -> None:
+        """Through to the disk, so that a crash of the host loses no more than what came since.
+
+        Raises:
+            OSError: The disk refuses.
+        """
+        if self._descriptor is not None:
+            # Not mmap.flush, which keeps the interpreter's lock: training would wait for the disk.
+            os.fdatasync(self._descriptor)
 
     def close(self) -> None:
         """Let go of the file; it stays."""
         self._map.close()
+        if self._descriptor is not None:
+            os.close(self._descriptor)
+            self._descriptor = None
 
 
 def read_state(path: Path) -> StateRecord:

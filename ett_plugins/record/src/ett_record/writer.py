@@ -59,7 +59,7 @@ class LogWriter:
         """Write what is queued, through to the disk.
 
         Args:
-            on_mark: Called with each mark once the lines before it are written, and the log's length.
+            on_mark: Called with the last mark whose lines are all written, and the log's length there.
 
         Raises:
             OSError: The disk refuses; what was not written stays queued.
@@ -72,6 +72,8 @@ class LogWriter:
         if not taken:
             return
         done = 0
+        mark: Totals | None = None
+        explained = 0
         try:
             pending: list[bytes] = []
             for index, item in enumerate(taken):
@@ -82,11 +84,15 @@ class LogWriter:
                     pending.clear()
                     done = index + 1
                     if isinstance(item, Totals):
-                        on_mark(item, self._length)
+                        mark, explained = item, self._length
             os.fdatasync(self._descriptor)
         except OSError:
             self._queue.extendleft(reversed(taken[done:]))
             raise
+        finally:
+            # After the disk has the lines: a crash of the host must not leave a mark without them.
+            if mark is not None:
+                on_mark(mark, explained)
 
     def _append(self, data: bytes) -> None:
         written = 0
