@@ -23,7 +23,7 @@ WRONG_USAGE: Final = 2
 _PRESET_HELP = "; ".join(f"{preset.name}: {preset.says}" for preset in PRESETS.values())
 
 
-class _Numbers(click.ParamType):
+class _Numbers(click.ParamType[tuple[int, ...]]):
     """Ascending sample counts, separated by commas."""
 
     name = "S1,S2"
@@ -40,7 +40,7 @@ class _Numbers(click.ParamType):
         return numbers
 
 
-class _Plugins(click.ParamType):
+class _Plugins(click.ParamType[tuple[str, ...]]):
     """Names of parts of ETT, separated by commas."""
 
     name = "NAME,NAME"

@@ -96,7 +96,8 @@ def check_same_job(options: Options) -> None:
     other = [f"{key} {known[key]}, not {asked[key]}" for key in FIXED if key in known and known[key] != asked[key]]
     if other:
         raise ReferenceModelError(
-            f"the job in {options.job_dir} was started with {'; '.join(other)}: give the same, or take another --job-dir"
+            f"the job in {options.job_dir} was started with {'; '.join(other)}: "
+            f"give the same, or take another --job-dir"
         )
 
 
@@ -120,7 +121,7 @@ def write_json(path: Path, content: dict[str, Any]) -> None:
     """Write a JSON file that is there as a whole or not at all."""
     partial = path.with_name(f".{path.name}.partial")
     partial.write_text(json.dumps(content, indent=2) + "\n")
-    os.replace(partial, path)
+    partial.replace(path)
 
 
 def _fixed(options: Options) -> dict[str, Any]:

@@ -131,7 +131,7 @@ class ClickModel(pl.LightningModule):
         self._scores = []
 
     @override
-    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:
+    def state_dict(self, *args: Any, **kwargs: Any) -> dict[str, Any]:  # type: ignore[override]
         """Weights by their names in the network; those of tables are sharded tensors. All alias the live ones."""
         return dict(self.model.state_dict())
 
@@ -148,10 +148,12 @@ class ClickModel(pl.LightningModule):
     @override
     def on_save_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         checkpoint["fused_optimizer"] = self.fused_state()
+        checkpoint["last_loss"] = self.last_loss
 
     @override
     def on_load_checkpoint(self, checkpoint: dict[str, Any]) -> None:
         put_back(self.fused_state(), checkpoint["fused_optimizer"])
+        self.last_loss = checkpoint["last_loss"]
 
     def fused_state(self) -> dict[str, Any]:
         """State of the tables' optimizer, aliasing the live one."""

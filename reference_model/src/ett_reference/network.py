@@ -6,6 +6,8 @@ arXiv 1906.00091.
 
 from __future__ import annotations
 
+import itertools
+
 import torch
 from torch import Tensor, nn
 from torchrec.modules.embedding_configs import EmbeddingBagConfig
@@ -17,7 +19,7 @@ from .schema import Schema
 
 
 def _layers(widths: list[int]) -> nn.Sequential:
-    pairs = list(zip(widths, widths[1:], strict=False))
+    pairs = itertools.pairwise(widths)
     return nn.Sequential(*(part for wide, narrow in pairs for part in (nn.Linear(wide, narrow), nn.ReLU())))
 
 

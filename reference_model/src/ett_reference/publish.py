@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 import json
-import os
 import shutil
 import warnings
 from collections.abc import Mapping
@@ -108,7 +107,7 @@ def publish(scorer: Scorer, folder: Path, sample: Batch) -> Publication:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     torch.jit.save(quantize(scorer), partial / MODEL_FILE)
-    reloaded = torch.jit.load(partial / MODEL_FILE)
+    reloaded = torch.jit.load(partial / MODEL_FILE)  # type: ignore[no-untyped-call]
     inputs = (sample.dense, sample.values, sample.lengths)
     error = float((reloaded(*inputs) - scorer(*inputs)).abs().max())
     if not error <= TOLERANCE:
@@ -124,8 +123,8 @@ def publish(scorer: Scorer, folder: Path, sample: Batch) -> Publication:
     replaced = folder.with_name(f".{folder.name}.replaced")
     shutil.rmtree(replaced, ignore_errors=True)
     if folder.exists():
-        os.replace(folder, replaced)
-    os.replace(partial, folder)
+        folder.rename(replaced)
+    partial.rename(folder)
     shutil.rmtree(replaced, ignore_errors=True)
     return publication
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import warnings
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 import torch
@@ -91,6 +92,9 @@ def train(options: Options) -> None:
     if newest is not None:
         console.print(f"resuming from {newest}", highlight=False, soft_wrap=True)
     trainer.fit(module, load(data.train, order, workers=options.workers), ckpt_path=newest, weights_only=False)
+    for callback in publishing:
+        if not callback.done:
+            callback.publish(trainer, module)
     weights = digest({"model": module.state_dict(), "tables": module.fused_state(), "dense": _optimizer_state(trainer)})
     evaluate(trainer, module, data, rank=rank, ranks=options.ranks)
     if rank == 0:
@@ -149,17 +153,7 @@ def _conclude(
     published: dict[str, Any] | None = None
     for callback in publishing:
         publication = callback.publication
-        published = (
-            {"error": callback.error}
-            if publication is None
-            else {
-                "path": publication.path,
-                "size_bytes": publication.size_bytes,
-                "table_dtype": publication.table_dtype,
-                "max_abs_error": publication.max_abs_error,
-                "checked_samples": publication.checked_samples,
-            }
-        )
+        published = {"error": callback.error} if publication is None else asdict(publication)
     result = {
         "schema": "ett.reference/1",
         "data": options.data,

@@ -34,9 +34,20 @@ class InlinePublish(Callback):
         self._sample = sample
         self.publication: Publication | None = None
         self.error: str | None = None
+        self._done = False
+
+    @property
+    def done(self) -> bool:
+        """Whether it was tried, on this rank."""
+        return self._done
 
     @override
     def on_train_end(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        self.publish(trainer, pl_module)
+
+    def publish(self, trainer: pl.Trainer, pl_module: Any) -> None:
+        """Publish now; where all was trained before this attempt, no training ends in it."""
+        self._done = True
         with timed_span(trainer, stage=Stage.PUBLISHING, name="publish", plugin="ett-reference-model"):
             weights = whole(pl_module.state_dict())
             if weights is not None:

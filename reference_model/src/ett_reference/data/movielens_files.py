@@ -118,13 +118,15 @@ def read_movielens(folder: Path) -> MovieLens:
         ratings = np.array([[int(float(field)) for field in row[:4]] for row in rows], dtype=np.int64).reshape(-1, 4)
         order = np.lexsort((ratings[:, 1], ratings[:, 0], ratings[:, 3]))
         user, movie, rating, time = np.ascontiguousarray(ratings[order].T)
-        known = np.isin(user, list(users)).all() and np.isin(movie, list(movies)).all()
-        if not len(rows) or not known:
-            raise ValueError("no ratings, or ratings by users or of movies that it does not describe")
     except (IndexError, OSError, ValueError) as error:
         raise ReferenceModelError(
             f"{folder} cannot be read as MovieLens-100k ({error}); unpack ml-100k again and point --data-dir at it"
         ) from error
+    if not (len(rows) and np.isin(user, list(users)).all() and np.isin(movie, list(movies)).all()):
+        raise ReferenceModelError(
+            f"{folder} is not a whole MovieLens-100k: it has no ratings, or some by users or of movies it does not "
+            f"describe; unpack ml-100k again and point --data-dir at it"
+        )
     return MovieLens(users=users, movies=movies, user=user, movie=movie, rating=rating, time=time)
 
 

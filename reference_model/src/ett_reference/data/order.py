@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Any, Final
 
@@ -79,7 +80,8 @@ class EndlessOrderIterator(Iterator[list[int]]):
             self._pass = (number, order.of_pass(number))
         start = (step * order.ranks + order.rank) * order.batch_size
         self._steps += 1
-        return self._pass[1][start : start + order.batch_size].tolist()
+        indices: list[int] = self._pass[1][start : start + order.batch_size].tolist()
+        return indices
 
     def state_dict(self) -> dict[str, Any]:
         """The position: steps taken since the job began, and what gives the number its meaning."""
@@ -121,7 +123,7 @@ class OnePass(Sampler[list[int]]):
         own = list(range(rank, samples, ranks))
         self.own = len(own)
         """How many of the rank's samples are its own; what it yields beyond them are repetitions."""
-        each = -(-samples // ranks)
+        each = math.ceil(samples / ranks)
         self._indices = own + [samples - 1] * (each - len(own))
 
     def __iter__(self) -> Iterator[list[int]]:
@@ -129,4 +131,4 @@ class OnePass(Sampler[list[int]]):
             yield self._indices[start : start + self._batch_size]
 
     def __len__(self) -> int:
-        return -(-len(self._indices) // self._batch_size)
+        return math.ceil(len(self._indices) / self._batch_size)

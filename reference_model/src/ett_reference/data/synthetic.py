@@ -80,7 +80,7 @@ class SyntheticClicks:
         for position, feature in enumerate(self._schema.features):
             last = position == len(self._schema.features) - 1
             lengths = draw.integers(0, MOST_TAGS, BLOCK, endpoint=True) if last else np.ones(BLOCK, dtype=np.int64)
-            # Zipf's law with exponent 1, by inversion: id k is drawn with probability log((k + 2) / (k + 1)) / log(rows + 1).
+            # Zipf's law with exponent 1, by inversion: id k has probability log((k + 2) / (k + 1)) / log(rows + 1).
             ids = np.floor((feature.rows + 1.0) ** draw.random(int(lengths.sum()))).astype(np.int64) - 1
             offsets = np.concatenate(([0], np.cumsum(lengths)))
             columns.append(Column(ids, offsets))
@@ -117,7 +117,7 @@ def _joined(parts: list[Batch], features: int) -> Batch:
     per_part = []
     for part in parts:
         lengths = part.lengths.view(features, -1)
-        values = part.values.split(lengths.sum(dim=1).tolist())
+        values = torch.split(part.values, lengths.sum(dim=1).tolist())
         per_part.append((values, lengths))
     return Batch(
         dense=torch.cat([part.dense for part in parts]),
