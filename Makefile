@@ -1,18 +1,14 @@
-# Every target sets up the environment by itself. VENV, PYTHON and TORCH may be overridden:
+# Every target sets up the environment by itself. VENV and PYTHON may be overridden:
 #   make test VENV=/tmp/elsewhere PYTHON=/usr/bin/python3.11
-#   make setup TORCH=torch==2.13.0     takes whatever build of torch pip finds, CUDA included
 
 VENV ?= .venv
 PYTHON ?= python3.11
-TORCH ?= -r requirements/1-torch.txt
 DISTRIBUTIONS := hookspecs ett_plugins/record ett_plugins/timeline reference_model
 SOURCES := $(addsuffix /src,$(DISTRIBUTIONS))
 
 BIN := $(VENV)/bin
 PIP := $(BIN)/python -m pip --disable-pip-version-check --quiet
 STAMP := $(VENV)/.installed
-NO_TORCH := pip finds no CPU build of torch 2.13.0 (or could not install it): point it at a folder or an index that \
-	has one, for example with PIP_FIND_LINKS, or accept whatever build it finds with TORCH=torch==2.13.0
 
 DEMO_DIR := runs/demo
 DEMO_FLAGS := --data movielens --preset small --ranks 1 --with timeline --kill-at 20000,50000
@@ -25,7 +21,7 @@ setup: $(STAMP)
 $(STAMP): $(wildcard requirements/*.txt) $(addsuffix /pyproject.toml,$(DISTRIBUTIONS))
 	@echo "Installing into $(VENV)"
 	@test -x $(BIN)/python || $(PYTHON) -m venv $(VENV)
-	@$(PIP) install -c requirements/constraints.txt $(TORCH) || { echo "$(NO_TORCH)" >&2; exit 1; }
+	@$(PIP) install -c requirements/constraints.txt -r requirements/1-torch.txt
 	@$(PIP) install -c requirements/constraints.txt -r requirements/2-rest.txt
 	@$(PIP) install -c requirements/constraints.txt --no-deps -r requirements/3-no-deps.txt
 	@$(PIP) install --no-deps --no-build-isolation $(addprefix -e ,$(DISTRIBUTIONS))

@@ -16,13 +16,14 @@ from ett_record import report_of
     "--json", "as_json", is_flag=True, help="Print the report as JSON (schema ett.report/1) and nothing else."
 )
 def report(job_dir: Path, *, as_json: bool) -> None:
-    r"""Say where the time of the job in JOB_DIR went, and who owns it.
+    """Say where the time of the job in JOB_DIR went, and who owns it.
 
     JOB_DIR is the directory that EffectiveTrainingTime was given. The job may be running.
 
+    ETT% is the share of the job's wall time, over all its restarts, in which training advanced on new data. Every other
+    second belongs to one stage, and each stage has an owner:
+
     \b
-    ETT% is the share of the job's wall time, over all its restarts, in which training advanced on new data.
-    Every other second belongs to one stage, and each stage has an owner:
       scheduler   scheduling, downtime
       trainer     initialization, validation
       data        input_wait
@@ -34,7 +35,7 @@ def report(job_dir: Path, *, as_json: bool) -> None:
     Examples:
       ett report runs/job1
       ett report runs/job1 --json | jq .ett_percent
-    """
+    """  # noqa: D301  (click wants the character itself)
     found = report_of(job_dir)
     if as_json:
         click.echo(json.dumps(found.to_json(), indent=2))
