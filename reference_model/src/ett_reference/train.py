@@ -169,6 +169,11 @@ def _conclude(
         "published": published,
     }
     write_json(options.job_dir / RESULT_FILE, result)
+    if "timeline" in options.plugins:
+        from ett_record import write_section
+
+        aucs_by_name = {f"auc_{name}": value for name, value in module.auc.items()}
+        write_section(options.job_dir, "reference_model", {**aucs_by_name, "loss": result["loss"]})
     aucs = ", ".join(f"{name} {value:.4f}" for name, value in module.auc.items())
     console.print(f"trained {result['samples']:,} samples; AUC on held-out data: {aucs}", highlight=False)
     for callback in publishing:
