@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 import json
 import os
 import socket
@@ -47,8 +46,9 @@ class FakeRank:
         self.now_ns = ready_ns
         self.world = header.world
         self.state = StateFile(self.state_path)
+        self.writer = LogWriter(self.log, header, write=writer)
         self.recorder = Recorder(
-            LogWriter(self.log, header, write=writer),
+            self.writer,
             self.state,
             ClockAnchor(header.wall, header.mono),
             process_start_ns=started_ns,
@@ -97,6 +97,11 @@ class FakeRank:
     def end_fit(self, end: str = "finished", failure_class: str | None = None, error: str | None = None) -> None:
         self.recorder.end_fit(self.recorder.outcome(end, failure_class, error))
 
+    def close(self) -> None:
+        """Let go of the files, for tests that make thousands."""
+        self.state.close()
+        self.writer.close()
+
     def leave(self, end: str = "finished", failure_class: str | None = None, error: str | None = None) -> None:
         """The training loop is over, and the process ends in order."""
         self.recorder.end_training()
@@ -110,6 +115,12 @@ class FakeJob:
     def __init__(self, home: Path) -> None:
         self.dir = home
         self.attempts = 0
+        self.ranks: list[FakeRank] = []
+
+    def close(self) -> None:
+        for rank in self.ranks:
+            rank.close()
+        self.ranks.clear()
 
     def launch(
         self,
@@ -164,6 +175,7 @@ class FakeJob:
                 versions={},
             )
             result.append(FakeRank(self.dir, header, started_ns=started, ready_ns=ready, writer=writer))
+        self.ranks += result
         return result[0] if ranks is None and world == 1 else result
 
     def read(self, *, now: float = 1e6) -> JobRecord:
@@ -194,8 +206,8 @@ def partitions(job: JobRecord) -> list[tuple[AttemptFrame, list[RankPartition]]]
     return result
 
 
-def check_whole(job: JobRecord, report: Report) -> None:
-    """What is true of every report, whatever happened."""
+def check_nanoseconds(job: JobRecord) -> None:
+    """What is true of every job's partition, whatever happened."""
     before = None
     for frame, ranks in partitions(job):
         assert before is None or frame.start == before, "attempts tile the job"
@@ -209,6 +221,11 @@ def check_whole(job: JobRecord, report: Report) -> None:
             for count in (rank.steps_new, rank.steps_repeated, rank.samples_new, rank.samples_repeated):
                 assert count >= 0
             assert rank.samples_skipped >= 0
+
+
+def check_whole(job: JobRecord, report: Report) -> None:
+    """What is true of every report, whatever happened."""
+    check_nanoseconds(job)
     for attempt in report.attempts:
         assert sum(attempt.stages.values()) == pytest.approx(attempt.wall_s, abs=1e-6)
         assert sum(attempt.rank_seconds.values()) == pytest.approx(attempt.wall_s * attempt.world_size, abs=1e-6)
@@ -225,18 +242,42 @@ def check_whole(job: JobRecord, report: Report) -> None:
 
 
 @pytest.fixture
-def job(tmp_path: Path) -> FakeJob:
+def job(tmp_path: Path) -> Iterator[FakeJob]:
     """A new job."""
-    return FakeJob(tmp_path / "job")
+    job = FakeJob(tmp_path / "job")
+    yield job
+    job.close()
 
 
 @pytest.fixture(scope="session")
 def new_job() -> Iterator[Callable[[], FakeJob]]:
-    """Makes new jobs, for tests that need many: in memory where there is a place for it."""
+    """Makes new jobs, one after the other, for tests that need many: in memory where there is a place for it."""
     memory = Path("/dev/shm")
     with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as home:
-        numbers = itertools.count(1)
-        yield lambda: FakeJob(Path(home) / f"job-{next(numbers)}")
+        jobs: list[FakeJob] = []
+
+        def new() -> FakeJob:
+            for job in jobs:
+                job.close()
+            jobs.append(FakeJob(Path(home) / f"job-{len(jobs)}"))
+            return jobs[-1]
+
+        yield new
+        jobs[-1].close()
+
+
+@pytest.fixture
+def survive():
+    """Reads and reports a directory, whose times may be nonsense by now, and checks the partition."""
+
+    def check(job: FakeJob) -> Report:
+        record = job.read()
+        check_nanoseconds(record)
+        report = build_report(record)
+        jsonschema.validate(json.loads(json.dumps(report.to_json())), report_json_schema())
+        return report
+
+    return check
 
 
 @pytest.fixture(scope="session")

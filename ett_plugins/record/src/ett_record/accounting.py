@@ -46,8 +46,8 @@ def sweep(start: int, end: int, intervals: Sequence[Interval]) -> Iterator[Segme
     """Give every instant of a window to exactly one interval, in order of time.
 
     Of those that claim an instant the highest level wins; within a level the innermost, which is the one that started
-    last, then the one that ends first, then the one listed last. Claims need not nest; what lies outside the window
-    is ignored.
+    last, then the one that ends first, then the one listed first, as spans are listed when they end. Claims need not
+    nest; what lies outside the window is ignored.
 
     Args:
         start: Where the window begins, nanoseconds.
@@ -67,14 +67,14 @@ def sweep(start: int, end: int, intervals: Sequence[Interval]) -> Iterator[Segme
         while upcoming < len(order) and intervals[order[upcoming]].start <= now:
             index = order[upcoming]
             interval = intervals[index]
-            heapq.heappush(claims, (-interval.level, -interval.start, interval.end, -index))
+            heapq.heappush(claims, (-interval.level, -interval.start, interval.end, index))
             upcoming += 1
         while claims and claims[0][2] <= now:
             heapq.heappop(claims)
         until = min(end, intervals[order[upcoming]].start) if upcoming < len(order) else end
         index = -1
         if claims:
-            index = -claims[0][3]
+            index = claims[0][3]
             until = min(until, claims[0][2])
         if pending is not None and pending.claim == index:
             pending = Segment(pending.start, until, index)

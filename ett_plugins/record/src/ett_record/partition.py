@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from array import array
 from collections import defaultdict, deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -72,14 +73,14 @@ def partition_rank(
     limit = frame.end - offset
     begin = min(record.header.process_start, limit)
     tail = record.tail
-    logged = min(tail.t0 if tail else record.life, limit)
-    life = min(record.life, limit)
+    life = max(begin, min(record.life, limit))
+    logged = max(begin, min(tail.t0, life)) if tail else life
 
     _give_lead(result, frame, begin + offset)
     _give_logged(result, record, begin, logged, offset, may_begin_anywhere=first)
     if tail is not None:
         _give_tail(result, tail, life - logged, offset, may_begin_anywhere=first)
-    result.give(Stage.DOWNTIME, limit - max(life, begin))
+    result.give(Stage.DOWNTIME, limit - life)
     for span in record.background:
         result.background[span.name] += span.t1 - span.t0
         result.work.append((span.t0 + offset, span.t1 + offset))
@@ -142,8 +143,10 @@ def _give_steps(
 ) -> None:
     progress = Progress(result.high_water)
     jumps = deque(sorted((line.t, line.p) for line in record.positions))
-    waited = training = retraining = 0
-    for (t0, t1, n, waits, p0, p1, on_old_data), own in zip(record.steps, owned, strict=True):
+    waited = retraining = 0
+    worked = array("q")
+    advanced = array("q")
+    for (_, t1, n, waits, p0, p1, on_old_data), own in zip(record.steps, owned, strict=True):
         wait = min(waits, own)
         busy = own - wait
         if n:
@@ -168,13 +171,15 @@ def _give_steps(
         else:
             again, effective = (busy, 0) if on_old_data else (0, busy)
         waited += wait
-        training += effective
         retraining += again
-        result.stretches.add(t0 + offset, t1 + offset, n, busy, effective)
+        worked.append(busy)
+        advanced.append(effective)
         result.position = p1
     result.give(Stage.INPUT_WAIT, waited)
-    result.give(Stage.TRAINING, training)
+    result.give(Stage.TRAINING, sum(advanced))
     result.give(Stage.RETRAINING, retraining)
+    starts, ends = ([moment + offset for moment in column] for column in (record.steps.t0, record.steps.t1))
+    result.stretches.extend(starts, ends, record.steps.n, worked, advanced)
     result.high_water = progress.high_water
 
 

@@ -14,6 +14,7 @@ from ett_hookspecs import EttError, Stage
 from .clock import NS
 from .job import LEASE_S, attempt_dir, attempt_numbers, process_is_gone, rank_state, timeline_dir
 from .lines import (
+    DAMAGED,
     EndLine,
     Header,
     Line,
@@ -25,8 +26,8 @@ from .lines import (
     StepsLine,
     build,
     decode,
-    decode_block,
     decode_header,
+    decode_lines,
 )
 from .sections import read_sections
 from .state import AFTER_FIT, ENDS, FAILURE_CLASSES, STAGE_COUNT, STAGES, Current, Mark, StateRecord, Totals, read_state
@@ -39,8 +40,6 @@ _STEP_CODES: Final = (_TRAINING, _RETRAINING)
 _DOWNTIME: Final = STAGES.index(Stage.DOWNTIME)
 _ZERO: Final = (0,) * STAGE_COUNT
 
-_BLOCK_BYTES: Final = 1 << 20
-"""Lines are decoded so many bytes at a time."""
 _LAST_BYTES: Final = 1 << 16
 """Where in a log its end is looked for."""
 
@@ -247,7 +246,7 @@ class _Reading:
         return None
 
     def _lines(self, record: RankRecord, data: bytes, start: int, end: int, number: int, *, in_partition: bool) -> int:
-        """Sort in the lines between two bytes of a log, a block at a time.
+        """Sort in the lines between two bytes of a log.
 
         Args:
             record: Gets them.
@@ -261,25 +260,35 @@ class _Reading:
             The number of the line after them.
         """
         rank = record.header.rank
-        while start < end:
-            cut = data.rfind(b"\n", start, min(end, start + _BLOCK_BYTES)) + 1 or data.index(b"\n", start) + 1
-            block = decode_block(data[start:cut])
-            for line_number, values in enumerate(block, number):
-                try:
-                    if isinstance(values, ValueError):
-                        raise values
-                    if values["k"] == StepsLine.KIND:
-                        if in_partition:
-                            record.steps.add(values)
-                    elif (line := build(values)) is not None:
-                        _sort_in(record, line, in_partition=in_partition)
-                    else:
-                        self._warn(rank, f"line {line_number} of its log is of a kind that this version does not know")
-                except (KeyError, TypeError, ValueError) as error:
-                    self._warn(rank, f"line {line_number} of its log is damaged and was left out ({error})")
+        for block in decode_lines(data, start, end):
+            steps = [line for line in block if _is_steps(line)]
+            try:
+                record.steps.extend(steps if in_partition else [])
+                one_by_one = False
+            except DAMAGED:
+                one_by_one = True
+            if one_by_one or len(steps) < len(block):
+                for line_number, values in enumerate(block, number):
+                    try:
+                        if not _is_steps(values):
+                            self._sort_in(record, line_number, values, in_partition=in_partition)
+                        elif one_by_one:
+                            record.steps.extend([values])
+                    except DAMAGED as error:
+                        self._warn(rank, f"line {line_number} of its log is damaged and was left out ({error})")
             number += len(block)
-            start = cut
         return number
+
+    def _sort_in(self, record: RankRecord, number: int, values: Any, *, in_partition: bool) -> None:
+        """Put a line that holds no steps where it belongs."""
+        if isinstance(values, ValueError):
+            raise values
+        if (line := build(values)) is not None:
+            _sort_in(record, line, in_partition=in_partition)
+        elif "k" in values:
+            self._warn(record.header.rank, f"line {number} of its log is of a kind that this version does not know")
+        else:
+            raise ValueError("it has no kind")
 
     def _finish(self, record: RankRecord, saved: StateRecord, current: Current) -> None:
         """Complete a record without an end by what the state file says."""
@@ -310,6 +319,10 @@ class _Reading:
 
     def _warn(self, rank: int, text: str) -> None:
         self.warnings.append(f"attempt {self.number}, rank {rank}: {text}")
+
+
+def _is_steps(line: Any) -> bool:
+    return isinstance(line, dict) and line.get("k") == StepsLine.KIND
 
 
 def _ends_in_order(last: bytes) -> bool:
@@ -368,10 +381,10 @@ def _tail(mark: Mark | None, current: Current, record: RankRecord) -> Tail:
         t0=since.t,
         t1=record.life,
         stages=tuple(stages),
-        steps_new=now.steps_new - since.steps_new,
-        steps_repeated=now.steps_repeated - since.steps_repeated,
-        samples_new=now.samples_new - since.samples_new,
-        samples_repeated=now.samples_repeated - since.samples_repeated,
+        steps_new=max(0, now.steps_new - since.steps_new),
+        steps_repeated=max(0, now.steps_repeated - since.steps_repeated),
+        samples_new=max(0, now.samples_new - since.samples_new),
+        samples_repeated=max(0, now.samples_repeated - since.samples_repeated),
         position=now.position,
         reached_before=since.high_water,
         reached=now.high_water,

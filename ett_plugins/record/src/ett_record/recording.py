@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import atexit
+import contextlib
 import logging
 import multiprocessing
 import multiprocessing.util
@@ -25,9 +26,10 @@ from .job import (
     release,
     renew,
 )
-from .lines import Header, StepsLine, decode
+from .lines import DAMAGED, Header, StepsLine, decode_lines
 from .recorder import Recorder
 from .state import StateFile, read_state
+from .steps import Steps
 from .writer import LogWriter
 
 log = logging.getLogger(__name__)
@@ -168,7 +170,12 @@ def _open_rank(
         on_beat=(lambda: renew(job_dir, attempt)) if rank == 0 else None,
     )
 
+    process = os.getpid()
+
     def close() -> None:
+        if os.getpid() != process:
+            # A forked child that runs its parent's exit handlers.
+            return
         recorder.finish()
         if rank == 0:
             release(job_dir, attempt)
@@ -188,19 +195,17 @@ def high_water_mark(job_dir: Path) -> int:
             try:
                 current = read_state(path.with_suffix(".state")).current
             except (OSError, ValueError):
-                reached = max(reached, _reached_by_log(path))
-            else:
-                reached = max(reached, current.totals.high_water if current else 0)
+                current = None
+            reached = max(reached, _reached_by_log(path) if current is None else current.totals.high_water)
     return reached
 
 
 def _reached_by_log(path: Path) -> int:
-    reached = 0
-    for text in path.read_bytes().split(b"\n")[1:]:
-        try:
-            line = decode(text)
-        except ValueError:
-            continue
-        if isinstance(line, StepsLine):
-            reached = max(reached, line.p1)
-    return reached
+    data = path.read_bytes()
+    steps = Steps()
+    for block in decode_lines(data, 0, data.rfind(b"\n") + 1):
+        for values in block:
+            with contextlib.suppress(*DAMAGED):
+                if values["k"] == StepsLine.KIND:
+                    steps.extend([values])
+    return max(steps.p1, default=0)

@@ -206,7 +206,7 @@ def _time_to_start(attempts: Sequence[_Attempt], start: int) -> float | None:
     for attempt in attempts:
         ends = attempt.moments("first_end") or [rank.stretches.end[0] for rank in attempt.ranks if rank.stretches]
         if ends:
-            return (min(ends) - start) / NS
+            return max(0, min(ends) - start) / NS
     return None
 
 

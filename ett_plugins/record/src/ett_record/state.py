@@ -28,6 +28,8 @@ STAGE_COUNT: Final = len(STAGES) + 1
 ENDS: Final = tuple(AttemptEnd)
 FAILURE_CLASSES: Final = ("infrastructure", "user")
 
+_LARGEST: Final = 2**62 - 1
+
 _MAGIC: Final = b"ETTSTAT1"
 _HEADER: Final = struct.Struct("<8s")
 _HEARTBEAT_AT: Final = 64
@@ -129,6 +131,8 @@ STATE_BYTES: Final = max(4096, _MARK_AT + 2 * _MARK.size)
 
 
 def _totals(values: tuple[int, ...]) -> Totals:
+    if min(values[:_TOTALS_COUNT]) < 0 or max(values[:_TOTALS_COUNT]) > _LARGEST:
+        raise ValueError("it says what cannot be")
     t, position, high_water, steps_new, steps_repeated, samples_new, samples_repeated, *stages = values[:_TOTALS_COUNT]
     return Totals(t, position, high_water, steps_new, steps_repeated, samples_new, samples_repeated, tuple(stages))
 
@@ -228,13 +232,27 @@ def read_state(path: Path) -> StateRecord:
     if len(data) < STATE_BYTES or not data.startswith(_MAGIC):
         raise ValueError(f"{path} is not a state file")
     (heartbeat,) = _HEARTBEAT.unpack_from(data, _HEARTBEAT_AT)
+    if not 0 <= heartbeat <= _LARGEST:
+        raise ValueError("it says what cannot be")
     current = _newest(data, _CURRENT, _CURRENT_AT)
     mark = _newest(data, _MARK, _MARK_AT)
     return StateRecord(
         heartbeat=heartbeat,
-        current=Current(_totals(current), *current[_TOTALS_COUNT:]) if current else None,
+        current=_current(current) if current else None,
         mark=Mark(_totals(mark), mark[_TOTALS_COUNT]) if mark else None,
     )
+
+
+def _current(values: tuple[int, ...]) -> Current:
+    current = Current(_totals(values), *values[_TOTALS_COUNT:])
+    if (
+        current.open_stage not in range(STAGE_COUNT)
+        or current.outcome not in range(-1, len(ENDS))
+        or current.failure_class not in range(-1, len(FAILURE_CLASSES))
+        or not 0 <= current.pending <= _LARGEST
+    ):
+        raise ValueError("it says what cannot be")
+    return current
 
 
 def _newest(data: bytes, layout: struct.Struct, at: int) -> tuple[int, ...] | None:

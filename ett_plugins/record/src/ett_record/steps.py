@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import le
+from typing import Any, Final
 
 from ett_hookspecs import Stage
 
 from .lines import LARGEST
+
+_COLUMNS: Final = ("t0", "t1", "n", "wait", "p0", "p1")
 
 
 class Steps:
@@ -30,35 +33,33 @@ class Steps:
         self.t0, self.t1, self.n, self.wait, self.p0, self.p1 = (array("q") for _ in range(6))
         self.again = array("b")
 
-    def add(self, values: Mapping[str, Any]) -> None:
-        """Add a line, from its JSON object.
+    def extend(self, rows: Sequence[Mapping[str, Any]]) -> None:
+        """Add lines, from their JSON objects: all of them, or none.
 
         Raises:
-            ValueError: It says what cannot be.
-            KeyError: It lacks something.
-            TypeError: Something is not a number.
+            ValueError: One says what cannot be.
+            KeyError: One lacks something.
+            TypeError: Something is not a whole number.
+            OverflowError: It is too large for one.
         """
-        t0, t1, n, wait, p0, p1 = (
-            values["t0"], values["t1"], values["n"], values["wait"], values["p0"], values["p1"],
-        )  # fmt: skip
-        if not (0 <= t0 <= t1 <= LARGEST and 0 <= wait <= LARGEST and 0 <= n <= LARGEST):
+        t0, t1, n, wait, p0, p1 = (array("q", [row[name] for row in rows]) for name in _COLUMNS)
+        again = array("b", [row.get("stage") == Stage.RETRAINING for row in rows])
+        smallest = min(map(min, (t0, n, wait, p0, p1))) if rows else 0
+        largest = max(map(max, (t1, p0, p1))) if rows else 0
+        if smallest < 0 or largest > LARGEST or not all(map(le, t0, t1)):
             raise ValueError("it says what cannot be")
-        if not (0 <= p0 <= LARGEST and 0 <= p1 <= LARGEST and type(t0 + t1 + n + wait + p0 + p1) is int):
-            raise ValueError("it says what cannot be")
-        self.t0.append(t0)
-        self.t1.append(t1)
-        self.n.append(n)
-        self.wait.append(wait)
-        self.p0.append(p0)
-        self.p1.append(p1)
-        self.again.append(values.get("stage") == Stage.RETRAINING)
+        for column, more in zip(self._columns(), (t0, t1, n, wait, p0, p1, again), strict=True):
+            column.extend(more)
+
+    def _columns(self) -> tuple[array[int], ...]:
+        return self.t0, self.t1, self.n, self.wait, self.p0, self.p1, self.again
 
     def __len__(self) -> int:
         return len(self.t0)
 
     def __iter__(self) -> Iterator[tuple[int, int, int, int, int, int, int]]:
         """In the order of the attributes."""
-        return zip(self.t0, self.t1, self.n, self.wait, self.p0, self.p1, self.again, strict=True)
+        return zip(*self._columns(), strict=True)
 
 
 class Stretches:
@@ -79,11 +80,22 @@ class Stretches:
 
     def add(self, start: int, end: int, steps: int, busy: int, effective: int) -> None:
         """Add one."""
-        self.start.append(start)
-        self.end.append(end)
-        self.steps.append(steps)
-        self.busy.append(busy)
-        self.effective.append(effective)
+        self.extend([start], [end], [steps], [busy], [effective])
+
+    def extend(
+        self,
+        start: Iterable[int],
+        end: Iterable[int],
+        steps: Iterable[int],
+        busy: Iterable[int],
+        effective: Iterable[int],
+    ) -> None:
+        """Add many, by column."""
+        self.start.extend(start)
+        self.end.extend(end)
+        self.steps.extend(steps)
+        self.busy.extend(busy)
+        self.effective.extend(effective)
 
     def __len__(self) -> int:
         return len(self.start)

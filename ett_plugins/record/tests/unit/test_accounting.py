@@ -34,7 +34,7 @@ def winner(claims: list[Interval], instant: int) -> int:
     there = [i for i, claim in enumerate(claims) if claim.start <= instant < claim.end]
     if not there:
         return -1
-    return max(there, key=lambda i: (claims[i].level, claims[i].start, -claims[i].end, i))
+    return max(there, key=lambda i: (claims[i].level, claims[i].start, -claims[i].end, -i))
 
 
 @given(intervals())

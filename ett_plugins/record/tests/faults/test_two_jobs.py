@@ -1,0 +1,168 @@
+"""One job directory, one writer."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import time
+
+import pytest
+
+from ett_record.job import Claim, JobDirectoryInUse, claim, release, renew
+
+TRAINING = """
+recording = open_recording(Path(sys.argv[1]))
+print("unmeasured" if recording is None else recording.attempt, flush=True)
+sys.stdin.read()
+"""
+
+
+@pytest.fixture
+def lock(job):
+    """Edits the lock of a job whose writer is this process."""
+    claim(job.dir, {})
+    path = job.dir / "timeline" / "writer.json"
+
+    def edit(*, age_s: float = 0.0, **changes) -> None:
+        path.write_text(json.dumps({**json.loads(path.read_text()), **changes}))
+        os.utime(path, (time.time() - age_s,) * 2)
+
+    edit.path = path
+    return edit
+
+
+def test_a_second_job_trains_unmeasured_and_is_told_who_writes_there(job, start):
+    first = start(TRAINING, job.dir)
+    assert first.stdout.readline() == "1\n"
+    second = start(TRAINING, job.dir)
+    out, errors = second.communicate("")
+    assert (second.returncode, out) == (0, "unmeasured\n")
+    (warning,) = errors.splitlines()
+    assert f"process {first.pid} on host {socket.gethostname()}" in warning
+    assert "trains unmeasured" in warning
+    first.communicate("")
+    assert job.report().state == "interrupted"
+    assert len(job.report().attempts) == 1
+
+
+def test_a_dead_writer_is_taken_over_at_once(job, start):
+    first = start(TRAINING, job.dir)
+    first.stdout.readline()
+    first.kill()
+    second = start(TRAINING, job.dir)
+    # The first one is a zombie by now.
+    assert second.stdout.readline() == "2\n"
+    second.communicate("")
+    first.wait()
+    report = job.report()
+    assert [attempt.end for attempt in report.attempts] == ["killed", "interrupted"]
+
+
+def test_a_writer_that_left_in_order_is_followed_without_a_word(job, start):
+    for attempt in ("1\n", "2\n"):
+        process = start(TRAINING, job.dir)
+        out, errors = process.communicate("")
+        assert (out, errors) == (attempt, "")
+
+
+@pytest.mark.parametrize(
+    "environ",
+    [{"TORCHELASTIC_RUN_ID": "run-7"}, {"SLURM_JOB_ID": "31", "SLURM_STEP_ID": "0"}],
+)
+def test_the_same_launcher_run_takes_over_at_once(job, start, environ):
+    first = start(TRAINING, job.dir, **environ)
+    first.stdout.readline()
+    second = start(TRAINING, job.dir, **environ)
+    out, errors = second.communicate("")
+    assert (out, errors) == ("2\n", "")
+    # It still runs, and may not take the lock from its successor when it ends.
+    third = start(TRAINING, job.dir)
+    first.communicate("")
+    third.communicate("")
+
+
+def test_a_writer_that_was_taken_over_leaves_the_lock_to_its_successor(job):
+    first = claim(job.dir, {"TORCHELASTIC_RUN_ID": "run-7"})
+    second = claim(job.dir, {"TORCHELASTIC_RUN_ID": "run-7"})
+    assert second == Claim(first.job_id, 2, "same_run")
+    release(job.dir, first.attempt)
+    with pytest.raises(JobDirectoryInUse):
+        claim(job.dir, {})
+    release(job.dir, second.attempt)
+    assert claim(job.dir, {}).predecessor == "ended"
+
+
+@pytest.mark.parametrize("run", ["none", ""])
+def test_what_torchrun_calls_every_run_is_no_run(job, run):
+    claim(job.dir, {"TORCHELASTIC_RUN_ID": run})
+    with pytest.raises(JobDirectoryInUse):
+        claim(job.dir, {"TORCHELASTIC_RUN_ID": run})
+
+
+@pytest.mark.parametrize("elsewhere", [{"host": "elsewhere"}, {"boot": "another boot"}])
+def test_a_writer_elsewhere_is_believed_for_thirty_seconds(job, lock, elsewhere):
+    lock(**elsewhere, age_s=29)
+    with pytest.raises(JobDirectoryInUse, match=f"process {os.getpid()} on host {elsewhere.get('host', '')}"):
+        claim(job.dir, {})
+    lock(age_s=31)
+    assert claim(job.dir, {}).predecessor == "expired"
+
+
+def test_a_sign_of_life_renews_the_lease_and_only_the_writers_own(job, lock):
+    lock(host="elsewhere", age_s=31)
+    renew(job.dir, 2)
+    assert time.time() - lock.path.stat().st_mtime > 30
+    renew(job.dir, 1)
+    assert time.time() - lock.path.stat().st_mtime < 5
+    with pytest.raises(JobDirectoryInUse):
+        claim(job.dir, {})
+
+
+def test_a_process_id_that_was_given_to_another_process_is_a_dead_writer(job, lock):
+    lock(started_ticks=1)
+    assert claim(job.dir, {}).predecessor == "dead"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", '{"host": "a"}', "null"])
+def test_a_lock_that_cannot_be_read_is_none(job, lock, content):
+    lock.path.write_text(content)
+    assert claim(job.dir, {}).attempt == 2
+
+
+def test_a_job_keeps_its_identity_over_attempts(job):
+    first = claim(job.dir, {})
+    release(job.dir, 1)
+    second = claim(job.dir, {})
+    assert first.job_id == second.job_id
+    assert (first.predecessor, second.predecessor) == (None, "ended")
+
+
+def test_of_many_that_race_for_a_directory_one_wins(job, start, tmp_path):
+    gate = tmp_path / "gate"
+    racers = [
+        start("while not os.path.exists(sys.argv[2]):\n    time.sleep(0.0005)\n" + TRAINING, job.dir, gate)
+        for _ in range(5)
+    ]
+    time.sleep(0.8)
+    gate.write_text("")
+    said = [racer.stdout.readline() for racer in racers]
+    assert sorted(said) == ["1\n", *["unmeasured\n"] * 4]
+    for racer in racers:
+        _, errors = racer.communicate("")
+        assert errors.count("WARNING") == (said[racers.index(racer)] != "1\n")
+
+
+def test_every_rank_gets_what_rank_zero_was_given(job, tmp_path):
+    """The broadcast is called by every rank, also where rank zero was refused."""
+    from ett_record import open_recording
+
+    calls = []
+
+    def share(opening):
+        calls.append(opening)
+        return "rank zero was refused"
+
+    assert open_recording(job.dir, rank=1, world_size=2, share=share, environ={}) is None
+    assert calls == ["rank zero decides"]
+    assert not job.dir.exists()
