@@ -133,10 +133,13 @@ def renew(job_dir: Path, attempt: int) -> None:
 
 def release(job_dir: Path, attempt: int) -> None:
     """The attempt has ended in order; the next one need not wait."""
-    path = _lock_file(timeline_dir(job_dir))
-    owner = _read_owner(path)
-    if owner is not None and owner.attempt == attempt:
-        path.unlink(missing_ok=True)
+    home = timeline_dir(job_dir)
+    path = _lock_file(home)
+    # Where that fails the lock stays, and a dead process's lock holds nobody up.
+    with contextlib.suppress(OSError, JobDirectoryInUse), _guarded(home):
+        owner = _read_owner(path)
+        if owner is not None and owner.attempt == attempt:
+            path.unlink()
 
 
 def process_is_gone(host: str, boot: str, pid: int, started_ticks: int | None) -> bool | None:

@@ -130,7 +130,7 @@ class Recorder:
         self._closed = False
         self._wake = threading.Event()
         self._flushing = threading.Lock()
-        self._complained = False
+        self._complained = self._heartbeat_failed = False
         self._jump_ns = 0
         self._thread: threading.Thread | None = None
         self._charge(self._clock())
@@ -570,8 +570,9 @@ class Recorder:
                 if self._on_beat is not None and beats % 5 == 0:
                     self._on_beat()
             except Exception:
-                log.warning("the timeline's heartbeat failed; training goes on", exc_info=not self._complained)
-                self._complained = True
+                if not self._heartbeat_failed:
+                    self._heartbeat_failed = True
+                    log.warning("the timeline's heartbeat failed; training goes on", exc_info=True)
             beats += 1
 
     def _watch_clock(self) -> None:

@@ -176,9 +176,11 @@ def _open_rank(
         if os.getpid() != process:
             # A forked child that runs its parent's exit handlers.
             return
-        recorder.finish()
-        if rank == 0:
-            release(job_dir, attempt)
+        try:
+            recorder.finish()
+        finally:
+            if rank == 0:
+                release(job_dir, attempt)
 
     atexit.register(close)
     if multiprocessing.parent_process() is not None:

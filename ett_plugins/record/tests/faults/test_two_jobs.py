@@ -5,10 +5,13 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 import time
 
 import pytest
 
+from ett_record import job as job_module
+from ett_record import open_recording
 from ett_record.job import Claim, JobDirectoryInUse, claim, release, renew
 
 TRAINING = """
@@ -93,6 +96,25 @@ def test_a_writer_that_was_taken_over_leaves_the_lock_to_its_successor(job):
     assert claim(job.dir, {}).predecessor == "ended"
 
 
+def test_a_writer_that_is_overtaken_while_it_leaves_does_not_take_the_lock_away(job, monkeypatch):
+    run = {"TORCHELASTIC_RUN_ID": "run-7"}
+    claim(job.dir, run)
+    read = job_module._read_owner
+    successor = threading.Thread(target=claim, args=(job.dir, run))
+
+    def read_slowly(path):
+        owner = read(path)
+        if successor.ident is None:
+            successor.start()
+            successor.join(0.3)
+        return owner
+
+    monkeypatch.setattr(job_module, "_read_owner", read_slowly)
+    release(job.dir, 1)
+    successor.join()
+    assert read(job.dir / "timeline" / "writer.json").attempt == 2
+
+
 @pytest.mark.parametrize("run", ["none", ""])
 def test_what_torchrun_calls_every_run_is_no_run(job, run):
     claim(job.dir, {"TORCHELASTIC_RUN_ID": run})
@@ -155,8 +177,6 @@ def test_of_many_that_race_for_a_directory_one_wins(job, start, tmp_path):
 
 def test_every_rank_gets_what_rank_zero_was_given(job, tmp_path):
     """The broadcast is called by every rank, also where rank zero was refused."""
-    from ett_record import open_recording
-
     calls = []
 
     def share(opening):
