@@ -87,21 +87,24 @@ def test_a_restart_from_zero_repeats_everything(job):
     assert report.stages["training"] == pytest.approx(9)
 
 
-def test_a_step_across_the_high_water_mark_is_split_by_samples(job):
+@pytest.mark.parametrize("length", [1.0, 0.01])
+def test_a_step_across_the_high_water_mark_is_split_by_samples(job, length):
+    """Also among steps so short that they share a line."""
     rank = job.launch()
     for _ in range(3):
-        rank.step(1.0, samples=10)
+        rank.step(length, samples=10)
     rank.beat()
-    rank = job.launch(at=3.0)
-    rank.step(4.0, samples=40, load=None)
-    rank.step(1.0, samples=10)
+    rank = job.launch(at=10.0)
+    rank.step(length, samples=10, load=None)
+    rank.step(4 * length, samples=40)
+    rank.step(10 * length, samples=10)
     rank.leave()
     report = job.report()
-    assert (report.samples.new, report.samples.repeated) == (30 + 20, 30)
-    assert (report.steps.new, report.steps.repeated) == (5, 0)
+    assert (report.samples.new, report.samples.repeated) == (30 + 30, 30)
+    assert (report.steps.new, report.steps.repeated) == (5, 1)
     second = report.attempts[1]
-    assert second.stages["retraining"] == pytest.approx(3.0)
-    assert second.stages["training"] == pytest.approx(2.0)
+    assert second.stages["retraining"] == pytest.approx(3 * length)
+    assert second.stages["training"] == pytest.approx(12 * length)
 
 
 def test_a_changed_batch_size_and_number_of_ranks_change_nothing(job):
@@ -177,23 +180,62 @@ def test_the_first_attempt_may_begin_anywhere(job):
     assert report.attempts[0].resumed_from_samples == 500
 
 
-def test_a_rollback_in_the_middle_of_a_fit_repeats_from_where_it_went_back_to(job, stages):
-    """A checkpoint loaded between two steps."""
+@pytest.mark.parametrize("measured", [True, False])
+@pytest.mark.parametrize("length", [1.0, 0.01])
+def test_a_rollback_in_the_middle_of_a_fit_repeats_from_where_it_went_back_to(job, stages, measured, length):
+    """A checkpoint loaded between two steps, the load being measured or not."""
     rank = job.launch()
     for _ in range(5):
-        rank.step(1.0)
-    with rank.span("checkpoint_restore"):
-        rank.wait_for(0.5)
+        rank.step(length)
+    if measured:
+        with rank.span("checkpoint_restore"):
+            rank.wait_for(0.5)
+            rank.recorder.move_to(30)
+    else:
         rank.recorder.move_to(30)
     for _ in range(4):
-        rank.step(1.0)
+        rank.step(length)
     rank.leave()
     report = job.report()
     assert (report.samples.new, report.samples.repeated, report.samples.skipped) == (70, 20, 0)
     assert (report.steps.new, report.steps.repeated) == (7, 2)
-    stages(report, training=7.0, retraining=2.0, checkpoint_restore=0.5)
+    restored = {"checkpoint_restore": 0.5} if measured else {}
+    stages(report, training=7 * length, retraining=2 * length, **restored)
     current = job.read().attempts[0].ranks[0].current
     assert (current.totals.samples_new, current.totals.samples_repeated) == (70, 20)
+
+
+@pytest.mark.parametrize("length", [1.0, 0.01])
+def test_a_jump_ahead_in_the_middle_of_a_fit_skips(job, stages, length):
+    rank = job.launch()
+    for _ in range(5):
+        rank.step(length)
+    rank.recorder.move_to(80)
+    for _ in range(4):
+        rank.step(length)
+    rank.leave()
+    report = job.report()
+    assert (report.samples.new, report.samples.repeated, report.samples.skipped) == (90, 0, 30)
+    assert report.attempts[0].reached_samples == 120
+    stages(report, training=9 * length)
+
+
+def test_a_step_with_anything_nested_has_a_line_of_its_own_also_around_a_rollback(job):
+    rank = job.launch()
+    for _ in range(5):
+        rank.step(0.01)
+    with rank.span("checkpoint_restore"):
+        rank.recorder.move_to(30)
+        rank.wait_for(0.01)
+    for _ in range(5):
+        rank.step(0.01)
+    rank.leave()
+    record = job.read().attempts[0].ranks[0]
+    (span,) = (span for span in record.spans if span.stage == "checkpoint_restore")
+    around = [n for t0, t1, n, *_ in record.steps if t0 < span.t1 and span.t0 < t1]
+    assert around == [0]
+    assert sorted(record.steps.n) == [0, 1, 2, 3, 4]
+    assert job.report().steps.new == 8
 
 
 def test_batches_without_samples_are_new_or_repeated_by_where_they_are(job):
