@@ -20,7 +20,7 @@ from .network import RankingNetwork
 from .presets import Preset
 from .schema import Schema
 from .sharding import shard
-from .shards import put_back
+from .shards import put_back, spread
 
 
 class ClickModel(pl.LightningModule):
@@ -86,11 +86,14 @@ class ClickModel(pl.LightningModule):
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self._seed)
             network = RankingNetwork(self.schema, self.preset, device=torch.device("cpu"))
+        initial = {name: tensor.clone() for name, tensor in network.state_dict().items()}
         if self._compiled:
             # In place: a wrapper would stand in every parameter's name.
             network.dense.compile(dynamic=False)
         device = self.trainer.strategy.root_device
         self.model = shard(network.to(device), device=device, table_learning_rate=self._table_learning_rate)
+        # Sharded tables are made anew, with numbers drawn on each rank: these depend on the seed alone.
+        spread(self.state_dict(), initial)
 
     @override
     def forward(self, batch: Batch) -> Tensor:

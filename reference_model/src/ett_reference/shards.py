@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -86,6 +86,26 @@ def _put_back_shards(key: str, live: LocalShards, saved: LocalShards, into: list
         shard.tensor.copy_(tensor)
 
 
+@torch.no_grad()
+def spread(live: Mapping[str, Any], full: Mapping[str, Tensor]) -> None:
+    """Copy from whole tensors what this rank holds of them.
+
+    Args:
+        live: As a sharded model's ``state_dict()`` gives it.
+        full: Its tensors as :func:`whole` puts them together.
+    """
+    for key, into in live.items():
+        if not is_sharded(into):
+            into.copy_(full[key])
+            continue
+        for shard in into.local_shards():
+            shard.tensor.copy_(full[key][_place(shard.metadata.shard_offsets, shard.metadata.shard_sizes)])
+
+
+def _place(offsets: Sequence[int], sizes: Sequence[int]) -> tuple[slice, ...]:
+    return tuple(slice(at, at + size) for at, size in zip(offsets, sizes, strict=True))
+
+
 def whole(state: Mapping[str, Any]) -> dict[str, Tensor] | None:
     """Put the shards of all ranks together.
 
@@ -117,8 +137,7 @@ def whole(state: Mapping[str, Any]) -> dict[str, Tensor] | None:
         full[key] = torch.empty(value.shape, dtype=dtype)
         for part in parts:
             for offsets, shard in zip(part.offsets, part.shards, strict=True):
-                place = tuple(slice(at, at + size) for at, size in zip(offsets, shard.shape, strict=True))
-                full[key][place] = shard
+                full[key][_place(offsets, shard.shape)] = shard
     return full
 
 

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Mapping
 from typing import Any
 
 import lightning.pytorch as pl
+import torch.distributed as dist
 from lightning.pytorch.strategies import DDPStrategy
 from lightning.pytorch.trainer.states import TrainerFn
 from torch import nn
+from torch.distributed.rendezvous import rendezvous
 from typing_extensions import override
 
 
@@ -28,6 +31,23 @@ class TorchRecStrategy(DDPStrategy):
     @override
     def _register_ddp_hooks(self) -> None:
         """Not ours to register: there is no DDP around the module."""
+
+    @override
+    def setup_distributed(self) -> None:
+        self.set_world_ranks()
+        restart = os.environ.get("TORCHELASTIC_RESTART_COUNT")
+        if restart is not None and not dist.is_initialized():
+            # torchrun's store outlives a restart, with the addresses of the ranks before it: whoever reads one of those
+            # waits for a dead process. Each start therefore keeps its keys apart.
+            store, rank, ranks = next(rendezvous("env://", self.global_rank, self.world_size))
+            dist.init_process_group(
+                self._get_process_group_backend(),
+                store=dist.PrefixStore(f"start-{restart}", store),  # type: ignore[attr-defined]
+                rank=rank,
+                world_size=ranks,
+                timeout=self._timeout,
+            )
+        super().setup_distributed()
 
     @override
     def setup(self, trainer: pl.Trainer) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import zlib
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -100,18 +101,20 @@ class LineReader:
         self._index = index
         self._next = 0
         self._lines: Iterator[bytes] | None = None
+        self._process: int | None = None
 
     def read(self, numbers: Sequence[int]) -> list[bytes]:
         """Lines in the order of their numbers, which must not be negative."""
         return [self._line(number) for number in numbers]
 
     def _line(self, number: int) -> bytes:
-        behind = self._lines is None or number < self._next
+        # A file that a process inherits is read by its parent too: each opens its own.
+        behind = self._process != os.getpid() or number < self._next
         if behind or number - self._next > EVERY:
             file = self._index.path.open("rb")
             block = number // EVERY
             file.seek(int(self._index.offsets[block]))
-            self._lines, self._next = file, block * EVERY
+            self._lines, self._next, self._process = file, block * EVERY, os.getpid()
         assert self._lines is not None
         while True:
             line = next(self._lines)
@@ -121,7 +124,7 @@ class LineReader:
 
     def __getstate__(self) -> dict[str, object]:
         """An open file stays where it is; another process opens its own."""
-        return {"_index": self._index, "_next": 0, "_lines": None}
+        return {"_index": self._index, "_next": 0, "_lines": None, "_process": None}
 
 
 def parse_lines(
@@ -140,16 +143,17 @@ def parse_lines(
     Raises:
         ValueError: A line is of another format.
     """
-    labels = np.zeros(len(lines), dtype=np.float32)
-    integers = np.zeros((len(lines), INTEGERS), dtype=np.float32)
+    labels: list[float] = []
+    integers: list[list[float]] = []
     categories: list[list[list[int]]] = [[] for _ in range(CATEGORIES)]
-    for number, line in enumerate(lines):
+    for line in lines:
         fields = line.rstrip(b"\r\n").split(b"\t")
         if len(fields) != FIELDS:
             raise ValueError(f"a line of {len(fields)} fields, not {FIELDS}: {line[:60]!r}")
-        labels[number] = float(fields[0])
-        integers[number] = [float(field) if field else 0.0 for field in fields[1 : 1 + INTEGERS]]
+        labels.append(float(fields[0]))
+        integers.append([float(field) if field else 0.0 for field in fields[1 : 1 + INTEGERS]])
         for position, field in enumerate(fields[1 + INTEGERS :]):
             # crc32 mixes well enough, costs little, and is the same on every machine, as Python's hash is not.
             categories[position].append([zlib.crc32(field) % rows] if field else [])
-    return labels, np.sign(integers) * np.log1p(np.abs(integers)), categories
+    numbers = np.array(integers, dtype=np.float32).reshape(-1, INTEGERS)
+    return np.array(labels, dtype=np.float32), np.sign(numbers) * np.log1p(np.abs(numbers)), categories
