@@ -220,12 +220,12 @@ def test_a_jump_ahead_in_the_middle_of_a_fit_skips(job, stages, length):
     stages(report, training=9 * length)
 
 
-def test_a_step_with_anything_nested_has_a_line_of_its_own_also_around_a_rollback(job):
+def test_a_step_with_anything_nested_has_a_line_of_its_own_also_around_a_load(job):
     rank = job.launch()
     for _ in range(5):
         rank.step(0.01)
     with rank.span("checkpoint_restore"):
-        rank.recorder.move_to(30)
+        rank.recorder.move_to(80)
         rank.wait_for(0.01)
     for _ in range(5):
         rank.step(0.01)
@@ -234,8 +234,8 @@ def test_a_step_with_anything_nested_has_a_line_of_its_own_also_around_a_rollbac
     (span,) = (span for span in record.spans if span.stage == "checkpoint_restore")
     around = [n for t0, t1, n, *_ in record.steps if t0 < span.t1 and span.t0 < t1]
     assert around == [0]
-    assert sorted(record.steps.n) == [0, 1, 2, 3, 4]
-    assert job.report().steps.new == 8
+    assert sorted(record.steps.n) == [0, 1, 4, 5]
+    assert job.report().steps.new == 10
 
 
 def test_batches_without_samples_are_new_or_repeated_by_where_they_are(job):
@@ -294,6 +294,57 @@ def test_a_kill_inside_a_span_inside_a_step_keeps_the_span_and_not_the_step(job,
     stages(job.report(), training=1.0, downtime=2.0, compilation=3.0)
 
 
+def test_lines_written_after_the_last_mark_are_not_counted_twice(job, stages):
+    """A span inside a step is in the log before the step is, and in the state file's totals too."""
+    rank = job.launch()
+    rank.step(1.0)
+    rank.load(0.5)
+    rank.recorder.begin_step()
+    with rank.span("compilation"):
+        rank.wait_for(3.0)
+    rank.wait_for(2.0)
+    rank.beat()
+    stages(job.report(), training=1.0, input_wait=0.5, compilation=3.0, downtime=2.0)
+
+
+def test_steps_logged_after_the_last_mark_are_not_counted_twice(job):
+    """The stretch of repeated steps is logged when the first new one ends, which is in the middle of something."""
+    rank = job.launch()
+    for _ in range(5):
+        rank.step(0.01)
+    rank.beat()
+    rank = job.launch(at=1.0)
+    for _ in range(6):
+        rank.step(0.01)
+    rank.beat()
+    report = job.report()
+    assert (report.steps.new, report.steps.repeated) == (6, 5)
+    assert (report.samples.new, report.samples.repeated) == (60, 50)
+
+
+def test_no_mark_is_set_while_something_is_open(job, stages):
+    rank = job.launch()
+    rank.wait_for(1.0)
+    with rank.span("validation"):
+        rank.wait_for(1.0)
+        with rank.span("checkpoint_restore"):
+            rank.wait_for(2.0)
+        rank.beat()
+        rank.wait_for(1.0)
+    rank.beat()
+    rank.step(1.0)
+    stages(job.report(), initialization=1.0, validation=2.0, checkpoint_restore=2.0, training=1.0)
+    rank = job.launch(at=6.0)
+    with rank.span("validation"):
+        rank.wait_for(1.0)
+        with rank.span("checkpoint_restore"):
+            rank.wait_for(2.0)
+        rank.beat()
+        rank.wait_for(1.0)
+        rank.beat()
+    assert job.report().attempts[1].stages["validation"] == pytest.approx(2.0)
+
+
 def test_a_kill_while_the_loader_is_waited_for_is_a_wait(job, stages):
     rank = job.launch()
     rank.step(1.0)
@@ -340,8 +391,8 @@ def test_a_kill_in_a_second_fit_leaves_what_lay_between_the_fits_as_initializati
         rank.wait_for(0.5)
     rank.beat()
     rank.wait_for(3.0)
-    rank.step(4.0)
-    stages(job.report(), training=5.0, initialization=5.0, validation=0.5)
+    rank.step(40.0)
+    stages(job.report(), training=41.0, initialization=5.0, validation=0.5)
 
 
 def test_what_was_never_flushed_is_known_from_the_state_file(job, stages):
