@@ -184,7 +184,7 @@ def _open_rank(
 
     atexit.register(close)
     if multiprocessing.parent_process() is not None:
-        # A spawned process leaves without the interpreter's exit handlers.
+        # Processes that multiprocessing forks leave without the interpreter's exit handlers.
         multiprocessing.util.Finalize(None, close, exitpriority=0)
     return Recording(job_id, attempt, opening.high_water, recorder)
 

@@ -121,7 +121,9 @@ exec(sys.argv[2])
     assert not report.warnings
 
 
-def test_a_spawned_process_ends_in_order_although_it_runs_no_exit_handlers(job, start, tmp_path):
+@pytest.mark.parametrize("method", ["spawn", "fork", "forkserver"])
+def test_a_process_of_multiprocessing_ends_in_order(job, start, tmp_path, method):
+    """Forked ones run no exit handlers."""
     module = tmp_path / "spawned.py"
     module.write_text("""
 import multiprocessing, sys
@@ -136,12 +138,14 @@ def train(job_dir):
     recorder.end_fit(recorder.outcome("finished"))
 
 if __name__ == "__main__":
-    process = multiprocessing.get_context("spawn").Process(target=train, args=(sys.argv[1],))
+    process = multiprocessing.get_context(sys.argv[2]).Process(target=train, args=(sys.argv[1],))
     process.start()
     process.join()
     sys.exit(process.exitcode)
 """)
-    process = start("import runpy; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')", module, job.dir)
+    process = start(
+        "import runpy; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')", module, job.dir, method
+    )
     _, errors = process.communicate()
     assert process.returncode == 0, errors
     report = job.report()
