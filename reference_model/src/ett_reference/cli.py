@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -13,7 +14,7 @@ import click
 from .data.sources import SOURCES, check_data
 from .errors import ReferenceModelError
 from .job import Options, check_same_job, remember_job
-from .launch import launch, launched
+from .launch import launch, launched, ranks_launched
 from .presets import PRESETS
 
 AVAILABLE: Final = ("timeline",)
@@ -162,13 +163,15 @@ def train(
     if launched():
         from .train import train as train_here
 
+        options = replace(options, ranks=ranks_launched())
+        check_same_job(options)
         train_here(options)
         return
     check_needs()
     check_data(data, data_dir)
     check_same_job(options)
     remember_job(options)
-    sys.exit(launch(sys.argv[1:], ranks=ranks, restarts=len(kill_at), threads=options.threads))
+    launch(sys.argv[1:], ranks=ranks, restarts=len(kill_at), threads=options.threads)
 
 
 def _installed(plugins: tuple[str, ...] | None) -> tuple[str, ...]:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import os
-import subprocess
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 
 def launched() -> bool:
@@ -13,17 +13,21 @@ def launched() -> bool:
     return "TORCHELASTIC_RUN_ID" in os.environ
 
 
-def launch(arguments: Sequence[str], *, ranks: int, restarts: int, threads: int) -> int:
-    """Run ``python -m ett_reference`` with these arguments on so many ranks, restarted so many times.
+def ranks_launched() -> int:
+    """How many ranks torchrun started, whatever the command line says."""
+    return int(os.environ["WORLD_SIZE"])
+
+
+def launch(arguments: Sequence[str], *, ranks: int, restarts: int, threads: int) -> NoReturn:
+    """Become torchrun, with ``python -m ett_reference`` and these arguments on so many ranks.
+
+    This process is replaced, so that signals and the exit code are torchrun's own.
 
     Args:
         arguments: Of the program.
         ranks: Processes.
         restarts: How often they may be started again.
         threads: Per process.
-
-    Returns:
-        The launcher's exit code.
     """
     command = [
         sys.executable, "-m", "torch.distributed.run", "--standalone",
@@ -31,4 +35,6 @@ def launch(arguments: Sequence[str], *, ranks: int, restarts: int, threads: int)
         "-m", "ett_reference", *arguments,
     ]  # fmt: skip
     environment = {**os.environ, "OMP_NUM_THREADS": str(threads)}
-    return subprocess.run(command, check=False, env=environment).returncode  # noqa: S603  (our own program)
+    sys.stdout.flush()
+    sys.stderr.flush()
+    os.execve(sys.executable, command, environment)  # noqa: S606  (our own program)

@@ -63,7 +63,7 @@ PRESETS: Final[Mapping[str, Preset]] = MappingProxyType(
                 top_layers=(256, 128),
                 batch_size=128,
                 synthetic_features=24,
-                synthetic_rows=50_000,
+                synthetic_rows=20_000,
             ),
             Preset(
                 name="deep",

@@ -52,7 +52,8 @@ def train(options: Options) -> None:
     rank, restart = int(os.environ["RANK"]), int(os.environ.get("TORCHELASTIC_RESTART_COUNT", "0"))
     seed_everything(options.seed, verbose=False)
     torch.set_num_threads(options.threads)
-    remember_job(options)
+    if rank == 0:
+        remember_job(options)
     console = Console(quiet=rank > 0)
     data = open_data(options.data, options.data_dir, options.sizes, seed=options.seed)
     module = ClickModel(

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from conftest import Train
+from collections.abc import Callable
+from typing import Any
 
+Train = Callable[..., Any]
 COMMON = ("--max-samples", 8000, "--save-every", 40, "--with", "timeline")
 
 

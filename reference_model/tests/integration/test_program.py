@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
-from conftest import Train
 
-QUICK = ("--no-compile", "--save-every", 20)
+Train = Callable[..., Any]
+QUICK = ("--no-compile", "--save-every", 25)
 
 
 def test_a_finished_job_trains_nothing_more_and_a_longer_one_goes_on(train: Train) -> None:
@@ -36,7 +38,17 @@ def test_without_any_plugin_it_trains_resumes_and_publishes_the_same(train: Trai
 
 @pytest.mark.parametrize(("data", "preset"), [("synthetic", "wide"), ("criteo", "small")])
 def test_other_data_and_presets_train(train: Train, tmp_path: Path, data: str, preset: str) -> None:
-    arguments: list[object] = [*QUICK, "--data", data, "--preset", preset, "--max-samples", 2000, "--batch-size", 50]
+    arguments: list[object] = [
+        "--no-compile",
+        "--data",
+        data,
+        "--preset",
+        preset,
+        "--max-samples",
+        2000,
+        "--batch-size",
+        50,
+    ]
     if data == "criteo":
         lines = ("\t".join([str(n % 2), *[str(n % 7)] * 13, *[f"{n % 2:x}"] * 26]) for n in range(3000))
         (tmp_path / "day_0").write_text("\n".join(lines))

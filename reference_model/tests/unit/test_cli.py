@@ -20,9 +20,8 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
     monkeypatch.delenv("TORCHELASTIC_RUN_ID", raising=False)
     seen: list[Sequence[str]] = []
 
-    def launch(arguments: Sequence[str], **how: int) -> int:
+    def launch(arguments: Sequence[str], **how: int) -> None:
         seen.append([f"{key}={value}" for key, value in how.items()])
-        return 0
 
     monkeypatch.setattr(cli, "launch", launch)
     return seen
