@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from .accounting import Interval, Segment, own_time, sweep
+from .ledger import OpenSpan
 from .reader import JobRecord, read_job
-from .recorder import OpenSpan, Recorder
+from .recorder import Recorder
 from .recording import Recording, open_recording
 from .report import build_report, report_of
 from .sections import write_section

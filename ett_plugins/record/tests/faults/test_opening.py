@@ -82,14 +82,14 @@ print(recording.job_id, recording.attempt)
 
 def test_a_wall_clock_that_jumps_while_training_is_noted_once_and_durations_stand(job, stages, monkeypatch):
     rank = job.launch()
-    rank.recorder._anchor = type(rank.recorder._anchor).now()
+    rank.recorder._heartbeat._anchor = type(rank.recorder._heartbeat._anchor).now()
     rank.step(1.0)
-    rank.recorder._watch_clock()
+    rank.recorder._heartbeat.watch_clock()
     real = time.time_ns
     monkeypatch.setattr(time, "time_ns", lambda: real() - 3600 * 10**9)
     rank.step(1.0)
-    rank.recorder._watch_clock()
-    rank.recorder._watch_clock()
+    rank.recorder._heartbeat.watch_clock()
+    rank.recorder._heartbeat.watch_clock()
     rank.leave()
     report = job.report()
     stages(report, training=2.0)
@@ -103,7 +103,7 @@ def test_a_heartbeat_that_fails_is_one_warning_and_training_goes_on(job, start):
 def fail():
     raise RuntimeError("no clock")
 recorder = open_recording(Path(sys.argv[1])).recorder
-recorder._watch_clock = fail
+recorder._heartbeat.watch_clock = fail
 recorder.begin_step()
 time.sleep(2.3)
 recorder.end_step(10)
