@@ -85,13 +85,12 @@ class EffectiveTrainingTime(Callback):
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
         if self._measure is not None:
-            self._measure.end_step()
+            self._measure.end_step(trainer)
 
     @override
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._measure is not None:
-            # A module may end its epoch in on_train_batch_start: that batch is over, though nothing said so.
-            self._measure.end_step()
+            self._measure.end_epoch()
 
     @override
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

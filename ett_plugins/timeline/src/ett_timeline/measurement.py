@@ -14,10 +14,10 @@ from ett_hookspecs import Attempt, AttemptEnd, EttPluginError, Run, SamplePositi
 from ett_record import OpenSpan, Recorder, Recording, open_recording
 
 from .probes.batches import LeadingDimension, guarded
-from .probes.checkpoint import measure_checkpoints, stop_measuring_checkpoints
+from .probes.checkpoint import measure_checkpoints, stop_measuring_checkpoints, stop_measuring_when_torn_down
 from .probes.compilation import CompilationWatch
 from .probes.loader import listen, stop_listening
-from .probes.progress import processed_batches
+from .probes.progress import fetched_batch, fetches_itself, processed_batches
 from .spans import SpanObserver, Spans
 
 log = logging.getLogger(__name__)
@@ -61,10 +61,18 @@ class Measurement:
         self._compilations: CompilationWatch | None = None
         self._evaluation: OpenSpan | None = None
         self._samples: Callable[[Any], int] | None = None
+        self._samples_fetched: Callable[[Any], int] | None = None
+        self._processed_before = 0
+        self._in_step = False
         self._announced = False
-        recording = self._open(trainer)
-        if recording is not None:
-            self._take_up(recording)
+        try:
+            recording = self._open(trainer)
+            if recording is not None:
+                self._take_up(recording)
+        except EttPluginError:
+            raise
+        except Exception as error:  # noqa: BLE001  (measuring never harms a training)
+            self.give_up(error)
 
     def _open(self, trainer: Any) -> Recording | None:
         job_dir = self.run.context.job_dir
@@ -109,9 +117,12 @@ class Measurement:
         """Everything is restored; the first batch is next."""
         answer = self.run.manager.hook.ett_choose_batch_samples()
         if answer is None:
-            self._samples = LeadingDimension(combined=isinstance(trainer.train_dataloader, (list, tuple, dict)))
+            self._samples = LeadingDimension(trainer.train_dataloader)
         else:
             self._samples = guarded(answer)
+        self._samples_fetched = None
+        if fetches_itself(trainer.lightning_module):
+            self._samples, self._samples_fetched = _none_yet, self._samples
         if self._compilations is not None:
             self._compilations.watch()
         self._announce()
@@ -121,20 +132,39 @@ class Measurement:
         if self._samples is None:
             return
         try:
-            self._position.start_batch(self._samples(batch), processed_batches(trainer))
+            self._in_step = True
+            self._processed_before = processed_batches(trainer)
+            self._position.start_batch(self._samples(batch), self._processed_before)
             if self._recorder is not None:
+                if self._samples_fetched is not None:
+                    # The loader began the epoch; this step will ask it for a batch.
+                    self._recorder.end_wait()
                 self._recorder.begin_step()
         except Exception as error:  # noqa: BLE001  (measuring never harms a training)
             self.give_up(error)
 
-    def end_step(self) -> None:
+    def end_step(self, trainer: Any) -> None:
         """The batch was trained. Paid for every batch."""
         try:
+            if self._in_step and self._samples_fetched is not None:
+                batch = fetched_batch(trainer)
+                self._position.start_batch(self._samples_fetched(batch), self._processed_before)
+            self._in_step = False
             position = self._position.end_batch()
             if self._recorder is not None:
                 self._recorder.end_step(position)
         except Exception as error:  # noqa: BLE001  (measuring never harms a training)
             self.give_up(error)
+
+    @_harmless
+    def end_epoch(self) -> None:
+        """An epoch is over. A module may end it in ``on_train_batch_start``: then nothing said that the batch is."""
+        if not self._in_step:
+            return
+        self._in_step = False
+        position = self._position.end_batch()
+        if self._recorder is not None:
+            self._recorder.end_step(position)
 
     @_harmless
     def end_training(self) -> None:
@@ -160,15 +190,22 @@ class Measurement:
     def end(self, trainer: Any, end: AttemptEnd, failure_class: str | None = None, error: str | None = None) -> None:
         """A fit, validate, test or predict has been torn down, or has raised."""
         self._evaluation = None
-        self._let_go(trainer)
+        self._in_step = False
+        if error is None:
+            self._let_go(trainer)
+        else:
+            self._stop_probes(trainer)
+            stop_measuring_when_torn_down(trainer)
         if self._recorder is not None:
             self._recorder.end_fit(self._recorder.outcome(end.value, failure_class, error))
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint carries: the job's id and the position as of the batches the Trainer has processed."""
         trainer = self._trainer()
-        samples = self._position.samples if trainer is None else self._position.at(processed_batches(trainer))
-        return {"job_id": self.run.context.job_id, "samples": samples}
+        if trainer is not None and self._in_step and processed_batches(trainer) > self._processed_before:
+            # Whoever saves before others hear that the batch is over: a kill in the save must not take the batch back.
+            self.end_step(trainer)
+        return {"job_id": self.run.context.job_id, "samples": self._position.samples}
 
     @_harmless
     def load(self, state: dict[str, Any]) -> None:
@@ -193,10 +230,14 @@ class Measurement:
             self._let_go(trainer)
 
     def _let_go(self, trainer: Any) -> None:
+        self._stop_probes(trainer)
+        stop_measuring_checkpoints(trainer)
+
+    def _stop_probes(self, trainer: Any) -> None:
+        """Stop watching what only a running loop does."""
         if self._compilations is not None:
             self._compilations.stop()
         stop_listening(trainer)
-        stop_measuring_checkpoints(trainer)
 
     def _announce(self) -> None:
         """Tell the other plugins, once, that the attempt has begun."""
@@ -215,6 +256,12 @@ class Measurement:
                 high_water_samples=self._high_water,
             )
         )
+
+
+def _none_yet(batch: Any) -> int:
+    """What a batch holds that its step has yet to fetch."""
+    del batch
+    return 0
 
 
 def _versions() -> dict[str, str]:

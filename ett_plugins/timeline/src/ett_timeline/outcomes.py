@@ -20,10 +20,11 @@ def classify(exception: BaseException) -> tuple[AttemptEnd, str | None, str]:
     names = {cls.__name__ for cls in type(exception).__mro__}
     text = " ".join(str(exception).split())
     error = f"{type(exception).__name__}: {text}"[:_SHOWN] if text else type(exception).__name__
+    if _PREEMPTION in names:
+        # Before the exits, of which it is one.
+        return AttemptEnd.PREEMPTED, None, error
     if isinstance(exception, KeyboardInterrupt):
         return AttemptEnd.INTERRUPTED, None, error
     if isinstance(exception, SystemExit) and not exception.code:
         return AttemptEnd.INTERRUPTED, None, error
-    if _PREEMPTION in names:
-        return AttemptEnd.PREEMPTED, None, error
     return AttemptEnd.FAILED, "infrastructure" if names & _INFRASTRUCTURE else "user", error

@@ -39,10 +39,14 @@ class Spans:
 
     def close(self, span: OpenSpan) -> None:
         """It is over."""
-        span.owner = self._owner(
-            Span(name=span.name, stage=span.stage, start_ns=span.start_ns, end_ns=time.monotonic_ns(), plugin=PLUGIN)
-        )
-        self._recorder.close_span(span)
+        try:
+            span.owner = self._owner(
+                Span(
+                    name=span.name, stage=span.stage, start_ns=span.start_ns, end_ns=time.monotonic_ns(), plugin=PLUGIN
+                )
+            )
+        finally:
+            self._recorder.close_span(span)
 
     @contextmanager
     def measured(self, stage: Stage, name: str) -> Iterator[None]:

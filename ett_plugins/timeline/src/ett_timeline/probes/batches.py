@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
+from dataclasses import fields, is_dataclass
 from typing import Any
 
 import torch
@@ -20,8 +22,8 @@ def leading_dimension(batch: Any) -> int | None:
         parts = batch.values()
     elif isinstance(batch, (list, tuple)):
         parts = batch
-    elif hasattr(batch, "__dataclass_fields__"):
-        parts = vars(batch).values()
+    elif is_dataclass(batch) and not isinstance(batch, type):
+        parts = (getattr(batch, part.name) for part in fields(batch))
     else:
         return None
     for part in parts:
@@ -35,21 +37,24 @@ class LeadingDimension:
     """Counts the samples of a batch by its first tensor, or by the largest of a CombinedLoader's batches.
 
     Args:
-        combined: Each part of a batch comes from a loader of its own.
+        loaders: What the batches come from: one loader, or loaders in lists, tuples and mappings; a batch has the same
+            shape.
     """
 
-    def __init__(self, *, combined: bool) -> None:
-        self._combined = combined
+    def __init__(self, loaders: Any = None) -> None:
+        self._loaders = _shape(loaders)
         self._warned = False
 
     def __call__(self, batch: Any) -> int:
         """Samples in a batch; 1, with one warning, where nothing tells."""
-        if self._combined and isinstance(batch, (Mapping, list, tuple)):
-            parts = batch.values() if isinstance(batch, Mapping) else batch
-            sizes = [size for part in parts if (size := leading_dimension(part)) is not None]
-            found = max(sizes, default=None)
-        else:
-            found = leading_dimension(batch)
+        found: int | None = None
+        # A batch may be of any type and answer as it likes, and a transfer hook may have changed its shape.
+        if self._loaders is not None:
+            with suppress(Exception):
+                found = _largest(self._loaders, batch)
+        if found is None:
+            with suppress(Exception):
+                found = leading_dimension(batch)
         if found is None:
             if not self._warned:
                 self._warned = True
@@ -62,9 +67,29 @@ class LeadingDimension:
         return found
 
 
+def _shape(loaders: Any) -> Any:
+    """The lists, tuples and mappings that loaders lie in, with None in the place of each loader."""
+    if isinstance(loaders, Mapping):
+        return {key: _shape(loader) for key, loader in loaders.items()}
+    if isinstance(loaders, (list, tuple)):
+        return [_shape(loader) for loader in loaders]
+    return None
+
+
+def _largest(loaders: Any, batch: Any) -> int | None:
+    """The largest batch among those of several loaders; None if there is no tensor in any."""
+    if batch is None:
+        # This loader has ended before the others.
+        return None
+    if loaders is None:
+        return leading_dimension(batch)
+    keys = loaders if isinstance(loaders, Mapping) else range(len(loaders))
+    return max((size for key in keys if (size := _largest(loaders[key], batch[key])) is not None), default=None)
+
+
 def guarded(count: Callable[[Any], int]) -> Callable[[Any], int]:
     """A user's count that may raise or answer nonsense without harm: the leading dimension stands in."""
-    fallback = LeadingDimension(combined=False)
+    fallback = LeadingDimension()
     warned = False
 
     def samples(batch: Any) -> int:

@@ -58,11 +58,11 @@ class CompilationWatch:
     def _ended(self, args: CallbackArgs) -> None:
         del args
         try:
-            if self._open is not None:
-                self._spans.close(self._open)
-                self._open = None
-            elif self._background_since is not None:
-                self._spans.background(Stage.COMPILATION, "compile", self._background_since)
-                self._background_since = None
+            span, self._open = self._open, None
+            since, self._background_since = self._background_since, None
+            if span is not None:
+                self._spans.close(span)
+            elif since is not None:
+                self._spans.background(Stage.COMPILATION, "compile", since)
         except Exception:
             log.warning("a compilation could not be measured", exc_info=True)

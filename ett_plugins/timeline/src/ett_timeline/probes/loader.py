@@ -6,7 +6,8 @@ saves. The user's own profiler goes on hearing everything.
 
 from __future__ import annotations
 
-from contextlib import AbstractContextManager, ExitStack, nullcontext
+from collections.abc import Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager, nullcontext
 from typing import Any, Final
 
 from lightning.pytorch.profilers import PassThroughProfiler, Profiler
@@ -17,6 +18,8 @@ from ett_timeline.spans import Spans
 
 LOADER_ACTION: Final = "train_dataloader_next"
 """What Lightning calls the wait for a training batch, behind the loop's name."""
+EPOCH_ACTION: Final = "run_training_epoch"
+"""What Lightning calls an epoch's batches. Until the first is asked for, the loader makes its iterator, and workers."""
 SAVE_ACTION: Final = "save_checkpoint"
 """What Lightning calls a save: collecting the state, writing it, and waiting for the other ranks."""
 
@@ -34,14 +37,19 @@ class ListeningProfiler:
         self._idle = nullcontext() if type(inner) is PassThroughProfiler else None
         self._recorder = recorder
         self._spans = spans
+        self._loader_begins = False
 
     def __getattr__(self, name: str) -> Any:
+        if name == "inner":
+            # A copy in the making has none yet.
+            raise AttributeError(name)
         return getattr(self.inner, name)
 
     def start(self, action_name: str) -> None:
         """An action begins."""
         self.inner.start(action_name)
         if action_name.endswith(LOADER_ACTION):
+            self._end_beginning()
             self._recorder.begin_wait()
 
     def stop(self, action_name: str) -> None:
@@ -52,12 +60,29 @@ class ListeningProfiler:
 
     def profile(self, action_name: str) -> AbstractContextManager[Any]:
         """An action for the length of a block."""
+        if action_name == EPOCH_ACTION:
+            return self._epoch(action_name)
         if action_name != SAVE_ACTION:
             return self._idle or self.inner.profile(action_name)
         stack = ExitStack()
         stack.enter_context(self._spans.measured(Stage.CHECKPOINT_SAVE, "save checkpoint"))
         stack.enter_context(self.inner.profile(action_name))
         return stack
+
+    @contextmanager
+    def _epoch(self, action_name: str) -> Iterator[None]:
+        with self.inner.profile(action_name):
+            self._recorder.begin_wait()
+            self._loader_begins = True
+            try:
+                yield
+            finally:
+                self._end_beginning()
+
+    def _end_beginning(self) -> None:
+        if self._loader_begins:
+            self._loader_begins = False
+            self._recorder.end_wait()
 
 
 def listen(trainer: Any, recorder: Recorder, spans: Spans) -> None:

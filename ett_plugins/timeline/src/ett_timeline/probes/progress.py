@@ -1,10 +1,11 @@
-"""The Trainer's own count of processed training batches."""
+"""Where the Trainer's training loop is: its count of processed batches, and a batch that a step fetched itself."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from lightning.pytorch import Trainer
+from lightning.pytorch import LightningModule, Trainer
+from lightning.pytorch.utilities.signature_utils import is_param_in_hook_signature
 
 
 def processed_batches(trainer: Trainer) -> int:
@@ -16,3 +17,15 @@ def processed_batches(trainer: Trainer) -> int:
     # Annotated with a base class that lacks the field.
     total: Any = trainer.fit_loop.epoch_loop.batch_progress.total
     return int(total.processed)
+
+
+def fetches_itself(module: LightningModule) -> bool:
+    """Whether a module's ``training_step(dataloader_iter)`` asks the loader itself, so that no hook sees its batch."""
+    return is_param_in_hook_signature(module.training_step, "dataloader_iter", explicit=True)
+
+
+def fetched_batch(trainer: Trainer) -> Any:
+    """The last batch that such a step has fetched."""
+    # Nothing public holds it before on_train_batch_end, where another callback may save first.
+    fetcher: Any = trainer.fit_loop._data_fetcher  # noqa: SLF001
+    return fetcher._batch  # noqa: SLF001
