@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import Any
 
@@ -130,7 +131,10 @@ class ClickModel(pl.LightningModule):
         for (name, own), scored in zip(self.held_out.items(), self._scores, strict=True):
             scores = torch.cat([logits for logits, _ in scored])[:own]
             labels = torch.cat([labels for _, labels in scored])[:own]
-            self.auc[name] = area_under_curve(*gather(scores, labels))
+            area = area_under_curve(*gather(scores, labels))
+            # Where all labels are the same there is none, and JSON has no word for that.
+            if not math.isnan(area):
+                self.auc[name] = area
         self._scores = []
 
     @override

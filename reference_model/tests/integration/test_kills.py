@@ -18,6 +18,7 @@ def test_two_kills_leave_the_weights_bitwise_as_they_would_have_been_and_are_acc
 
     assert killed.result["weights_sha256"] == whole.result["weights_sha256"]
     assert killed.result["auc"] == whole.result["auc"]
+    assert killed.report["sections"]["reference_model"]["auc_test"] == whole.result["auc"]["test"]
     assert killed.result["loss"] == whole.result["loss"]
     assert killed.result["samples"] == whole.result["samples"] == 8000
     assert whole.report["failures"] == 0

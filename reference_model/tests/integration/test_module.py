@@ -11,7 +11,7 @@ import pytest
 import torch
 from lightning.pytorch import Callback, Trainer
 
-from ett_hookspecs import EttManager
+from ett_hookspecs import Attempt, EttManager
 from ett_reference.callbacks.publishing import InlinePublish
 from ett_reference.callbacks.random_states import RandomStates
 from ett_reference.callbacks.saving import SynchronousCheckpoint
@@ -173,6 +173,22 @@ def test_the_module_answers_hooks_for_its_trainer(data: DataSet) -> None:
     manager.register_participant(module)
     count = manager.hook.ett_choose_batch_samples()
     assert count(data.train.__getitems__(range(13))) == 13
+
+
+@pytest.mark.parametrize(("rank", "number", "says"), [(0, 2, "goes on at 1,280 samples; 320"), (1, 2, ""), (0, 1, "")])
+def test_rank_0_says_where_a_restart_goes_on(
+    data: DataSet, capsys: pytest.CaptureFixture[str], rank: int, number: int, says: str
+) -> None:
+    manager = EttManager()
+    module = ClickModel(data.schema, PRESET)
+    manager.register_participant(module)
+    attempt = Attempt(
+        job_id="job", job_dir=Path("job"), number=number, rank=rank, world_size=2,
+        resumed_from_samples=1280, high_water_samples=1600,
+    )  # fmt: skip
+    manager.hook.ett_attempt_started(attempt=attempt)
+    said = capsys.readouterr().out
+    assert (says in said) if says else (said == "")
 
 
 def test_names_of_compiled_parameters_are_those_of_plain_ones(data: DataSet) -> None:
