@@ -98,7 +98,7 @@ class Measurement:
             recorder.move_to(0)
         self._recorder = recorder
         self._high_water = recording.high_water
-        self._spans = Spans(recorder, self.run.manager)
+        self._spans = Spans(recorder, self.run.manager, self.give_up)
         self._compilations = CompilationWatch(self._spans)
         self.run.manager.register(SpanObserver(self._spans))
 
@@ -108,7 +108,7 @@ class Measurement:
         if self._recorder is None or self._spans is None or self._compilations is None:
             return
         self._recorder.begin_fit()
-        listen(trainer, self._recorder, self._spans)
+        listen(trainer, self._spans)
         measure_checkpoints(trainer, self._spans)
         self._compilations.watch()
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from typing import Final
@@ -18,14 +18,18 @@ PLUGIN: Final = "ett-timeline"
 class Spans:
     """Opens and closes blocking spans on the thread that trains, and records what others report.
 
+    Each is called from the middle of a training, and never raises for the record's sake.
+
     Args:
         recorder: The record of this rank.
         manager: Asked who owns a span.
+        give_up: Called with what went wrong; nothing is recorded afterwards.
     """
 
-    def __init__(self, recorder: Recorder, manager: EttManager) -> None:
-        self._recorder = recorder
+    def __init__(self, recorder: Recorder, manager: EttManager, give_up: Callable[[Exception], None]) -> None:
+        self._recorder: Recorder | None = recorder
         self._manager = manager
+        self._give_up = give_up
         self._thread = threading.get_ident()
 
     @property
@@ -33,12 +37,36 @@ class Spans:
         """Whether the caller is the thread that trains."""
         return threading.get_ident() == self._thread
 
-    def open(self, stage: Stage, name: str) -> OpenSpan:
-        """Something begins that blocks training."""
-        return self._recorder.open(stage, name, PLUGIN)
+    def begin_wait(self) -> None:
+        """The training loop asks the loader for a batch. Paid for every batch, like :meth:`end_wait`."""
+        if self._recorder is not None:
+            try:
+                self._recorder.begin_wait()
+            except Exception as error:  # noqa: BLE001  (measuring never harms a training)
+                self._fail(error)
 
-    def close(self, span: OpenSpan) -> None:
+    def end_wait(self) -> None:
+        """The loader has answered."""
+        if self._recorder is not None:
+            try:
+                self._recorder.end_wait()
+            except Exception as error:  # noqa: BLE001  (measuring never harms a training)
+                self._fail(error)
+
+    def open(self, stage: Stage, name: str) -> OpenSpan | None:
+        """Something begins that blocks training."""
+        if self._recorder is None:
+            return None
+        try:
+            return self._recorder.open(stage, name, PLUGIN)
+        except Exception as error:  # noqa: BLE001  (measuring never harms a training)
+            self._fail(error)
+            return None
+
+    def close(self, span: OpenSpan | None) -> None:
         """It is over."""
+        if span is None:
+            return
         try:
             span.owner = self._owner(
                 Span(
@@ -46,7 +74,11 @@ class Spans:
                 )
             )
         finally:
-            self._recorder.close_span(span)
+            if self._recorder is not None:
+                try:
+                    self._recorder.close_span(span)
+                except Exception as error:  # noqa: BLE001  (measuring never harms a training)
+                    self._fail(error)
 
     @contextmanager
     def measured(self, stage: Stage, name: str) -> Iterator[None]:
@@ -76,7 +108,15 @@ class Spans:
         """Record a span that somebody measured, on any thread."""
         owner = self._owner(span)
         blocked = span.blocking and self.on_training_thread
-        self._recorder.record(replace(span, owner=owner) if owner != span.owner else span, blocked=blocked)
+        if self._recorder is not None:
+            try:
+                self._recorder.record(replace(span, owner=owner) if owner != span.owner else span, blocked=blocked)
+            except Exception as error:  # noqa: BLE001  (measuring never harms a training)
+                self._fail(error)
+
+    def _fail(self, error: Exception) -> None:
+        self._recorder = None
+        self._give_up(error)
 
     def _owner(self, span: Span) -> str | None:
         owner: str | None = self._manager.hook.ett_choose_stage_owner(span=span)

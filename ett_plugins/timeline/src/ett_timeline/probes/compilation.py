@@ -1,7 +1,7 @@
 """Compilations, as torch's own callbacks report them: nothing in the model changes.
 
 ``torch._dynamo.callback`` is the only place that hears of every compilation, lazy backward ones included. It belongs to
-torch's private names; ``tests/unit/test_compilation.py`` pins what is used of it.
+torch's private names; ``tests/integration/test_probes.py`` pins what is used of it.
 """
 
 from __future__ import annotations

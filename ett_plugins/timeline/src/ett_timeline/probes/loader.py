@@ -13,7 +13,6 @@ from typing import Any, Final
 from lightning.pytorch.profilers import PassThroughProfiler, Profiler
 
 from ett_hookspecs import Stage
-from ett_record import Recorder
 from ett_timeline.spans import Spans
 
 LOADER_ACTION: Final = "train_dataloader_next"
@@ -30,12 +29,11 @@ class ListeningProfiler:
     Everything it does not need is the user's profiler's own.
     """
 
-    def __init__(self, inner: Profiler, recorder: Recorder, spans: Spans) -> None:
+    def __init__(self, inner: Profiler, spans: Spans) -> None:
         self.inner = inner
         # Lightning profiles some thirty actions a step, and its default profiler does nothing about them: one block
         # that does nothing, used over and over, is all that this takes, and pays for the measuring.
         self._idle = nullcontext() if type(inner) is PassThroughProfiler else None
-        self._recorder = recorder
         self._spans = spans
         self._loader_begins = False
 
@@ -50,12 +48,12 @@ class ListeningProfiler:
         self.inner.start(action_name)
         if action_name.endswith(LOADER_ACTION):
             self._end_beginning()
-            self._recorder.begin_wait()
+            self._spans.begin_wait()
 
     def stop(self, action_name: str) -> None:
         """An action is over."""
         if action_name.endswith(LOADER_ACTION):
-            self._recorder.end_wait()
+            self._spans.end_wait()
         self.inner.stop(action_name)
 
     def profile(self, action_name: str) -> AbstractContextManager[Any]:
@@ -72,7 +70,7 @@ class ListeningProfiler:
     @contextmanager
     def _epoch(self, action_name: str) -> Iterator[None]:
         with self.inner.profile(action_name):
-            self._recorder.begin_wait()
+            self._spans.begin_wait()
             self._loader_begins = True
             try:
                 yield
@@ -82,16 +80,16 @@ class ListeningProfiler:
     def _end_beginning(self) -> None:
         if self._loader_begins:
             self._loader_begins = False
-            self._recorder.end_wait()
+            self._spans.end_wait()
 
 
-def listen(trainer: Any, recorder: Recorder, spans: Spans) -> None:
+def listen(trainer: Any, spans: Spans) -> None:
     """Put a listener before the Trainer's profiler."""
     if isinstance(trainer.profiler, ListeningProfiler):
         return
     # A listener is a profiler in all that matters to the Trainer, and must not be one by class: the base class would
     # answer in the place of the user's own.
-    trainer.profiler = ListeningProfiler(trainer.profiler, recorder, spans)
+    trainer.profiler = ListeningProfiler(trainer.profiler, spans)
 
 
 def stop_listening(trainer: Any) -> None:
