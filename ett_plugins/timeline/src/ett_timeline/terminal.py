@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 from rich import box
 from rich.console import Console, Group, RenderableType
@@ -34,6 +35,9 @@ STAGE_COLOURS: Final[Mapping[Stage, str]] = {
 _BAR_WIDTH: Final = 24
 _LIFE_WIDTH: Final = 72
 _WIDEST: Final = 100
+_FIRST_ATTEMPTS: Final = 3
+_LAST_ATTEMPTS: Final = 17
+"""Of more attempts than these together, those in the middle are left out."""
 
 
 def show(report: Report, console: Console | None = None) -> None:
@@ -48,15 +52,15 @@ def show(report: Report, console: Console | None = None) -> None:
     console.print(
         Group(
             _headline(report),
-            _life(report),
+            _life(report, min(_LIFE_WIDTH, console.width - 4)),
             Text(""),
             Padding(_figures(report), (0, 0, 0, 2)),
             Text(""),
-            _stages(report),
+            _stages(report, max(1, min(_BAR_WIDTH, console.width - 52))),
             Text(""),
             _owners(report),
             Text(""),
-            _attempts(report),
+            _attempts(report, console.width),
             *_sections(report),
             *_warnings(report),
         )
@@ -100,14 +104,14 @@ def _headline(report: Report) -> RenderableType:
     )
 
 
-def _life(report: Report) -> RenderableType:
+def _life(report: Report, width: int) -> RenderableType:
     """The job in one bar, stages in the order of the table."""
     bar = Text("  ")
     drawn = 0
     reached = 0.0
     for stage in _largest_first(report):
         reached += report.stages[stage]
-        until = round(_LIFE_WIDTH * reached / report.wall_s) if report.wall_s else 0
+        until = round(width * reached / report.wall_s) if report.wall_s else 0
         bar.append("█" * (until - drawn), STAGE_COLOURS[stage])
         drawn = until
     return bar
@@ -133,7 +137,7 @@ def _figures(report: Report) -> RenderableType:
         f"{_percent(report.samples.repeated, trained)} of {trained:,} trained; skipped: {report.samples.skipped:,}",
     )
     for name, seconds in sorted(report.background.items()):
-        table.add_row(name.removesuffix("_s").replace("_", " "), duration(seconds), "in the background")
+        table.add_row(Text(name.removesuffix("_s").replace("_", " ")), duration(seconds), "in the background")
     if report.background:
         table.add_row("Interference", duration(report.interference_s), "steps slowed by background work, estimated")
     rolling = report.sections.get("timeline", {})
@@ -161,8 +165,8 @@ def _largest_first(report: Report) -> list[Stage]:
     return [Stage.TRAINING, *sorted(lost, key=lambda stage: -report.stages[stage])]
 
 
-def _bar(share: float, colour: str) -> Text:
-    eighths = round(8 * _BAR_WIDTH * share)
+def _bar(share: float, colour: str, width: int = _BAR_WIDTH) -> Text:
+    eighths = round(8 * width * share)
     return Text("█" * (eighths // 8) + (" ▏▎▍▌▋▊▉"[eighths % 8]).strip(), colour)
 
 
@@ -170,10 +174,10 @@ def _table(title: str) -> Table:
     return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
 
 
-def _stages(report: Report) -> RenderableType:
+def _stages(report: Report, bar_width: int) -> RenderableType:
     table = _table("Where the time went")
-    table.add_column("stage")
-    table.add_column("", width=_BAR_WIDTH)
+    table.add_column("stage", no_wrap=True)
+    table.add_column("", width=bar_width)
     table.add_column("seconds", justify="right")
     table.add_column("share", justify="right")
     table.add_column("owner", style="dim")
@@ -182,7 +186,7 @@ def _stages(report: Report) -> RenderableType:
         share = seconds / report.wall_s if report.wall_s else 0.0
         table.add_row(
             stage.value,
-            _bar(share, STAGE_COLOURS[stage]),
+            _bar(share, STAGE_COLOURS[stage], bar_width),
             f"{seconds:,.2f}",
             f"{100 * share:.1f} %",
             DEFAULT_OWNERS.get(stage, ""),
@@ -198,31 +202,66 @@ def _owners(report: Report) -> RenderableType:
     table.add_column("of the job", justify="right")
     for owner, seconds in sorted(report.owners.items(), key=lambda item: -item[1]):
         share = seconds / report.wall_s if report.wall_s else 0.0
-        table.add_row(owner, _bar(share, "#999999"), f"{seconds:,.2f}", f"{100 * share:.1f} %")
+        table.add_row(Text(owner), _bar(share, "#999999"), f"{seconds:,.2f}", f"{100 * share:.1f} %")
     return table
 
 
-def _attempts(report: Report) -> RenderableType:
+def _attempts(report: Report, width: int) -> RenderableType:
+    shown = [column for column in _ATTEMPT_COLUMNS if width >= column.from_width]
     table = _table("Attempts")
-    for name in ("#", "began (UTC)", "wall", "end", "from sample", "to sample", "repeated", "ETT"):
-        table.add_column(name, justify="left" if name in ("began (UTC)", "end") else "right", no_wrap=True)
-    for attempt in report.attempts:
-        table.add_row(
-            str(attempt.number),
-            datetime.fromtimestamp(attempt.process_start_unix, UTC).strftime("%d %b %H:%M:%S"),
-            duration(attempt.wall_s),
-            _end(attempt),
-            f"{attempt.resumed_from_samples:,}",
-            f"{attempt.reached_samples:,}",
-            f"{attempt.samples.repeated:,}",
-            _percent(attempt.stages.get(Stage.TRAINING, 0.0), attempt.wall_s),
-        )
-    return table
+    for column in shown:
+        table.add_column(column.name, justify=column.justify, no_wrap=True)
+    attempts = report.attempts
+    left_out = len(attempts) - _FIRST_ATTEMPTS - _LAST_ATTEMPTS
+    if left_out <= 1:
+        first, last = attempts, attempts[:0]
+    else:
+        first, last = attempts[:_FIRST_ATTEMPTS], attempts[-_LAST_ATTEMPTS:]
+    for attempt in (*first, *last):
+        table.add_row(*(column.cell(attempt) for column in shown))
+        if last and attempt is first[-1]:
+            table.add_row("⋮")
+    if not last:
+        return table
+    return Group(table, Text(f" ⋮ {left_out:,} more attempts; --json has them all", "dim"))
 
 
 def _end(attempt: AttemptReport) -> Text:
     colour = {"finished": "green", "running": "cyan", "preempted": "yellow"}.get(attempt.end, "red")
     return Text(attempt.end, colour)
+
+
+@dataclass(frozen=True, slots=True)
+class _Column:
+    """A column of the table of attempts.
+
+    Attributes:
+        name: Its head.
+        cell: What it says of an attempt.
+        from_width: Narrower terminals do without it.
+        justify: Where its text stands.
+    """
+
+    name: str
+    cell: Callable[[AttemptReport], str | Text]
+    from_width: int = 0
+    justify: Literal["left", "right"] = "right"
+
+
+_ATTEMPT_COLUMNS: Final = (
+    _Column("#", lambda attempt: str(attempt.number)),
+    _Column("began (UTC)", lambda attempt: _moment(attempt.process_start_unix), 76, "left"),
+    _Column("wall", lambda attempt: duration(attempt.wall_s)),
+    _Column("end", _end, justify="left"),
+    _Column("from sample", lambda attempt: f"{attempt.resumed_from_samples:,}", 100),
+    _Column("to sample", lambda attempt: f"{attempt.reached_samples:,}"),
+    _Column("repeated", lambda attempt: f"{attempt.samples.repeated:,}", 90),
+    _Column("ETT", lambda attempt: _percent(attempt.stages.get(Stage.TRAINING, 0.0), attempt.wall_s)),
+)
+
+
+def _moment(unix: float) -> str:
+    return datetime.fromtimestamp(unix, UTC).strftime("%d %b %H:%M:%S")
 
 
 def _sections(report: Report) -> list[RenderableType]:
