@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import signal
+import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -213,3 +217,49 @@ def warned(caplog: pytest.LogCaptureFixture) -> Callable[[], list[str]]:
     return lambda: [
         record.getMessage() for record in caplog.records if record.levelname == "WARNING" and "ett_" in record.name
     ]
+
+
+PROGRAM = Path(__file__).with_name("programs") / "train.py"
+
+
+@pytest.fixture
+def program(tmp_path: Path) -> Iterator[SimpleNamespace]:
+    """Runs trainings in processes of their own; what still runs at the end of the test is killed."""
+    started: list[subprocess.Popen[str]] = []
+    environment = {
+        name: value
+        for name, value in os.environ.items()
+        if not name.startswith(("ETT_", "SLURM_", "TORCHELASTIC_", "PYTEST_"))
+    } | {"OMP_NUM_THREADS": "1", "MASTER_ADDR": "127.0.0.1", "TORCH_CPP_LOG_LEVEL": "ERROR"}  # fmt: skip
+    home = tmp_path / "home"
+
+    def start(*arguments: object, launcher: tuple[str, ...] = (), **environ: str) -> subprocess.Popen[str]:
+        command = [sys.executable, *launcher, str(PROGRAM), "--home", str(home), *map(str, arguments)]
+        process = subprocess.Popen(
+            command,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+            env={**environment, **environ},
+            start_new_session=True,
+        )
+        started.append(process)
+        return process
+
+    def run(*arguments: object, launcher: tuple[str, ...] = (), status: int = 0, **environ: str) -> SimpleNamespace:
+        process = start(*arguments, launcher=launcher, **environ)
+        out, errors = process.communicate(timeout=200)
+        assert process.returncode == status, errors
+        results = [json.loads(line) for line in out.splitlines() if line.startswith("{")]
+        return SimpleNamespace(errors=errors, out=out, result=results[-1] if results else None)
+
+    def batches(name: str) -> list[int]:
+        return [int(line) for line in (home / name).read_text().splitlines()]
+
+    torchrun = ("-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2")
+    yield SimpleNamespace(start=start, run=run, batches=batches, home=home, torchrun=torchrun)
+    for process in started:
+        if process.poll() is None:
+            os.killpg(process.pid, signal.SIGKILL)
+        process.communicate()
