@@ -76,8 +76,9 @@ class Measurement:
 
     def _open(self, trainer: Any) -> Recording | None:
         job_dir = self.run.context.job_dir
-        if job_dir is None:
+        if job_dir is None and self.run.context.rank == 0:
             log.warning("no job directory: this job trains unmeasured; name one in a callback or set ETT_JOB_DIR")
+        if job_dir is None:
             return None
         return open_recording(
             Path(job_dir),
