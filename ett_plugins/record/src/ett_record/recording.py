@@ -116,7 +116,7 @@ def _open_attempt(job_dir: Path, environ: Mapping[str, str]) -> Opening | str:
         return Opening(claim(job_dir, environ), reached)
     except JobDirectoryInUse as refused:
         return str(refused)
-    except OSError as error:
+    except Exception as error:  # noqa: BLE001  (the other ranks wait for an answer)
         return f"{job_dir} cannot hold a timeline ({error}): this job trains unmeasured; give one that can be written"
 
 

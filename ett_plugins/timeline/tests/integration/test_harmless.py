@@ -8,7 +8,7 @@ from lightning.pytorch import Callback, Trainer, seed_everything
 from torch.utils.data import DataLoader
 
 from ett_hookspecs import EttPluginError, Stage, hookimpl, run_of, timed_span
-from ett_record import Recorder, report_of
+from ett_record import Recorder, recording, report_of
 from ett_timeline import EffectiveTrainingTime, measurement
 
 FAILING = [
@@ -144,6 +144,18 @@ def test_a_record_that_cannot_be_opened_is_one_warning(job, train, warned, monke
     with job.process():
         assert same(train(job.callback()), unmeasured)
     assert len(warned()) == 1
+
+
+def test_whatever_goes_wrong_with_the_claim_rank_zero_answers_the_other_ranks(job, train, warned, monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(recording, "claim", broken)
+    answers = []
+    opened = recording.open_recording(job.dir, share=lambda opening: answers.append(opening) or opening)
+    assert opened is None
+    assert "this job trains unmeasured" in answers[0]
+    assert warned() == answers
 
 
 def test_without_a_directory_a_job_trains_unmeasured_with_one_warning(job, train, warned):

@@ -10,7 +10,7 @@ from contextlib import contextmanager
 
 import pytest
 import torch
-from lightning.pytorch import Trainer
+from lightning.pytorch import Callback, Trainer
 from lightning.pytorch.callbacks import ModelCheckpoint
 from lightning.pytorch.plugins.io import AsyncCheckpointIO, TorchCheckpointIO
 from lightning.pytorch.profilers import (
@@ -229,6 +229,17 @@ def test_saves_and_loads_of_an_ordinary_job_are_measured(job, lab, tmp_path):
     assert job.report().owners["checkpoint"] >= 0.8
 
 
+def test_collecting_the_state_is_part_of_a_save(job, lab, tmp_path):
+    class Large(Callback):
+        def on_save_checkpoint(self, trainer, pl_module, checkpoint):
+            time.sleep(0.2)
+
+    job.train(lab.Model(), Large(), lab.SaveEvery(tmp_path, 5))
+    report = job.report()
+    assert 0.4 <= report.stages["checkpoint_save"] < 0.6
+    assert report.stages["training"] < 0.3
+
+
 def test_a_checkpoint_io_of_the_users_own_is_asked_as_ever(job, lab, tmp_path):
     own = SlowIO(0)
     with job.process():
@@ -367,6 +378,16 @@ def test_a_dynamo_reset_between_fits_does_not_make_us_deaf(job, compiled):
         trainer.fit_loop.max_epochs = 2
         trainer.fit(model)
     assert job.report().stages["compilation"] >= once + 0.2
+
+
+@pytest.mark.usefixtures("cold")
+def test_a_dynamo_reset_while_a_fit_is_set_up_does_not_make_us_deaf(job, compiled):
+    class Resetting(compiled):
+        def on_fit_start(self):
+            torch._dynamo.reset()
+
+    job.train(Resetting(backend=slow_backend))
+    assert job.report().stages["compilation"] >= 0.2
 
 
 @pytest.mark.usefixtures("cold")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import signal
 import sys
+import time
 
 import pytest
 import torch
@@ -354,9 +355,12 @@ def test_after_an_exception_the_same_trainer_can_be_measured_again(job, lab):
         model = lab.Model()
         with pytest.raises(lab.Crash):
             trainer.fit(model)
+        before = job.report().stages["initialization"]
         trainer.callbacks = [callback for callback in trainer.callbacks if not isinstance(callback, lab.At)]
+        model.setup = lambda stage: time.sleep(0.2)
         trainer.fit(model)
     report = job.report()
+    assert report.stages["initialization"] >= before + 0.2
     assert report.state == "finished"
     assert len(report.attempts) == 1
     assert report.steps.new + report.steps.repeated == len(model.losses)

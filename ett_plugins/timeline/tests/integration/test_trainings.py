@@ -14,6 +14,8 @@ from lightning.pytorch.tuner import Tuner
 from lightning.pytorch.utilities import CombinedLoader
 from torch.utils.data import DataLoader, IterableDataset
 
+from ett_record import read_job
+
 
 class Tokens(torch.utils.data.Dataset):
     """Random tokens: no text is downloaded."""
@@ -113,6 +115,16 @@ def test_an_attempt_without_a_fit_is_measured_too(job, lab, verb):
     assert report.stages["validation"] > 0
     assert report.stages["training"] == 0
     assert report.time_to_start_s is None
+
+
+def test_each_kind_of_evaluation_is_recorded_by_its_name(job, lab):
+    with job.process():
+        trainer = job.trainer(max_epochs=1, num_sanity_val_steps=1)
+        for verb in ("fit", "test", "predict"):
+            getattr(trainer, verb)(lab.Model())
+    (attempt,) = read_job(job.dir).attempts
+    names = [span.name for span in attempt.ranks[0].spans if span.stage == "validation"]
+    assert names == ["sanity check", "validate", "test", "predict"]
 
 
 def test_a_launch_that_trains_nothing_creates_no_attempt(job):
