@@ -39,7 +39,7 @@ def _undisturbed_environment(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
     """Installs a fake distribution for the length of the test."""
-    before = set(sys.modules)
+    before = dict(sys.modules)
 
     def install(name, *, version="1.0", plugins=None, modules=None, folder="site"):
         place = fake_distribution(tmp_path / folder, name, version=version, plugins=plugins, modules=modules)
@@ -48,8 +48,12 @@ def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install
         return place
 
     yield install
-    for name in set(sys.modules) - before:
-        if str(getattr(sys.modules[name], "__file__", "")).startswith(str(tmp_path)):
+    # A fake plugin may pose as another module: what was there before is put back, and what came with it goes.
+    for name, module in list(sys.modules.items()):
+        was = before.get(name)
+        if was is not None and was is not module:
+            sys.modules[name] = was
+        elif was is None and (module is sys or str(getattr(module, "__file__", "")).startswith(str(tmp_path))):
             del sys.modules[name]
 
 
