@@ -47,12 +47,12 @@ class LeadingDimension:
 
     def __call__(self, batch: Any) -> int:
         """Samples in a batch; 1, with one warning, where nothing tells."""
-        found: int | None = None
-        # A batch may be of any type and answer as it likes, and a transfer hook may have changed its shape.
-        if self._loaders is not None:
-            with suppress(Exception):
-                found = _largest(self._loaders, batch)
-        if found is None:
+        try:
+            found = leading_dimension(batch) if self._loaders is None else _largest(self._loaders, batch)
+        except Exception:  # noqa: BLE001  (a batch may be of any type, and answer as it likes)
+            found = None
+        if found is None and self._loaders is not None:
+            # A transfer hook may have changed the batch's shape.
             with suppress(Exception):
                 found = leading_dimension(batch)
         if found is None:
