@@ -32,6 +32,7 @@ STAGE_COLOURS: Final[Mapping[Stage, str]] = {
 }
 """Okabe and Ito's colours and shades of them: told apart by the colour-blind."""
 
+_FEW: Final = 4
 _BAR_WIDTH: Final = 24
 _LIFE_WIDTH: Final = 72
 _WIDEST: Final = 100
@@ -153,10 +154,11 @@ def _figures(report: Report) -> RenderableType:
 def _spread(durations: Durations, until: str) -> str:
     if not durations.each:
         return "no restart yet"
-    text = f"last new data to {until}"
-    if len(durations.each) > 1:
-        text += f"; p50 {duration(durations.p50)}, p95 {duration(durations.p95)}, max {duration(durations.max)}"
-    return text
+    if len(durations.each) == 1:
+        return f"last new data to {until}"
+    if len(durations.each) <= _FEW:
+        return f"to {until}: " + ", ".join(duration(seconds) for seconds in durations.each)
+    return f"to {until}: p50 {duration(durations.p50)}, p95 {duration(durations.p95)}, max {duration(durations.max)}"
 
 
 def _largest_first(report: Report) -> list[Stage]:

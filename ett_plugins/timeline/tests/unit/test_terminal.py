@@ -162,8 +162,11 @@ def test_a_running_job_says_how_it_went_lately():
 
 
 def test_figures_of_restarts_are_given_with_their_spread():
-    text = " ".join(printed(report()).split())
-    assert "p50 30.0 s, p95 90.0 s, max 90.0 s" in text
+    few = " ".join(printed(report()).split())
+    assert "60.0 s to new data again: 30.0 s, 90.0 s" in few
+    many = Durations.of(tuple(float(seconds) for seconds in range(1, 41)))
+    text = " ".join(printed(report(time_to_recover_s=many)).split())
+    assert "20.5 s to new data again: p50 20.0 s, p95 38.0 s, max 40.0 s" in text
     assert "no restart yet" in printed(NOTHING)
 
 
