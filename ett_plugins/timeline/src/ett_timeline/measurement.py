@@ -75,15 +75,19 @@ class Measurement:
             self.give_up(error)
 
     def _open(self, trainer: Any) -> Recording | None:
-        job_dir = self.run.context.job_dir
-        if job_dir is None and self.run.context.rank == 0:
-            log.warning("no job directory: this job trains unmeasured; name one in a callback or set ETT_JOB_DIR")
+        context = self.run.context
+        # Rank zero's directory is everybody's: a rank that was not told of it may not leave the others waiting.
+        job_dir: Path | None = trainer.strategy.broadcast(context.job_dir)
         if job_dir is None:
+            if context.rank == 0:
+                log.warning("no job directory: this job trains unmeasured; name one in a callback or set ETT_JOB_DIR")
             return None
+        if context.job_dir is None:
+            context.name_job_dir(job_dir, "rank zero")
         return open_recording(
-            Path(job_dir),
-            rank=self.run.context.rank,
-            world_size=self.run.context.world_size,
+            job_dir,
+            rank=context.rank,
+            world_size=context.world_size,
             share=trainer.strategy.broadcast,
             versions=_versions(),
         )

@@ -100,6 +100,7 @@ class Events(Callback):
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--job-dir", type=Path)
+    parser.add_argument("--knowing-rank", type=int, help="the only one that is told the job directory")
     parser.add_argument("--unmeasured", action="store_true")
     parser.add_argument("--home", type=Path, required=True)
     parser.add_argument("--rows", type=int, default=4000)
@@ -118,6 +119,7 @@ def main():
     seed_everything(7, verbose=False)
     arguments.home.mkdir(parents=True, exist_ok=True)
     rank = os.environ.get("RANK", os.environ.get("LOCAL_RANK", "0"))
+    told = arguments.knowing_rank is None or int(rank) == arguments.knowing_rank
     checkpoints = sorted(arguments.home.glob("*.ckpt"))
     trainer = Trainer(
         accelerator="cpu",
@@ -133,7 +135,7 @@ def main():
         callbacks=[
             Events(arguments),
             Journal(arguments.home / f"trained-{rank}"),
-            *([] if arguments.unmeasured else [EffectiveTrainingTime(arguments.job_dir)]),
+            *([] if arguments.unmeasured else [EffectiveTrainingTime(arguments.job_dir if told else None)]),
             Journal(arguments.home / f"counted-{rank}"),
             Saves(arguments.home, arguments.every),
         ],
