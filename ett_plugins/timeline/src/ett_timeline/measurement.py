@@ -154,18 +154,17 @@ class Measurement:
             if self._in_step and self._samples_fetched is not None:
                 batch = fetched_batch(trainer)
                 self._position.start_batch(self._samples_fetched(batch), self._processed_before)
-            self._in_step = False
-            position = self._position.end_batch()
-            if self._recorder is not None:
-                self._recorder.end_step(position)
+            self._close_step()
         except Exception as error:  # noqa: BLE001  (measuring never harms a training)
             self.give_up(error)
 
     @_harmless
     def end_epoch(self) -> None:
         """An epoch is over. A module may end it in ``on_train_batch_start``: then nothing said that the batch is."""
-        if not self._in_step:
-            return
+        if self._in_step:
+            self._close_step()
+
+    def _close_step(self) -> None:
         self._in_step = False
         position = self._position.end_batch()
         if self._recorder is not None:
