@@ -21,7 +21,7 @@ from .commands import EttGroup
 from .errors import EttError, described, one_line
 from .listing import plugins
 from .markers import CONTRACT_VERSION
-from .output import READER_GONE, drop_output
+from .output import READER_GONE, ReaderGone, standard_output
 
 _BAD: Final = 1
 _WRONG_USAGE: Final = 2
@@ -90,7 +90,7 @@ def run(arguments: Sequence[str]) -> int:
         The exit status.
     """
     rest, debug = _without_debug(arguments)
-    with _details_logged() if debug else contextlib.nullcontext():
+    with standard_output(), _details_logged() if debug else contextlib.nullcontext():
         return _run(rest, debug=debug)
 
 
@@ -99,15 +99,16 @@ def _run(arguments: list[str], *, debug: bool) -> int:
         # What a command returns is not its exit status; that is what Context.exit makes of the whole.
         status = ett.main(args=arguments, prog_name="ett", standalone_mode=False)
         sys.stdout.flush()
-    except BrokenPipeError:
-        drop_output()
+    except ReaderGone:
         return READER_GONE
     except (Exception, KeyboardInterrupt) as error:  # noqa: BLE001  whatever it is, it is told in one line
         if debug:
             traceback.print_exc()
         status, text = _verdict(error)
         if text:
-            click.echo(text, err=True)
+            # Nobody is left to tell where this fails.
+            with contextlib.suppress(OSError):
+                click.echo(text, err=True)
     return int(status or 0)
 
 

@@ -12,7 +12,6 @@ import click
 from .errors import EttError, EttPluginError, described, one_line
 from .manager import create_manager
 from .markers import DISABLE_VARIABLE
-from .output import READER_GONE, drop_output
 from .types import Command
 
 _OFFERS: Final = f"{__name__}.offers"
@@ -67,12 +66,7 @@ class EttGroup(click.Group):
 
     def invoke(self, ctx: click.Context) -> None:
         """Run a command; what it returns is dropped, since click would take a number for the exit status."""
-        try:
-            super().invoke(ctx)
-        except BrokenPipeError:
-            # Here, because click would call it a failure.
-            drop_output()
-            ctx.exit(READER_GONE)
+        super().invoke(ctx)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """List the commands for the help, from what plugins say about them: nothing is imported for it."""

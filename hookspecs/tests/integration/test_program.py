@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import signal
 import subprocess
 import sys
@@ -20,7 +21,8 @@ from ett_hookspecs import Command, hookimpl
 @hookimpl
 def ett_register_commands():
     return [Command(name="many", help="Print many lines.", target="fake_many_cli:many"),
-            Command(name="forever", help="Go on for ever.", target="fake_many_cli:forever")]
+            Command(name="forever", help="Go on for ever.", target="fake_many_cli:forever"),
+            Command(name="say", help="Say something.", target="fake_many_cli:say")]
 """
 COMMANDS = """
 import time
@@ -38,6 +40,11 @@ def forever():
     click.echo("ready")
     while True:
         time.sleep(0.01)
+
+@click.command()
+def say():
+    "Say something."
+    click.echo("a \\N{MIDDLE DOT} b \\N{FULL BLOCK}\\N{LEFT HALF BLOCK} \\N{SNOWMAN} \\udcff")
 """
 
 
@@ -75,8 +82,31 @@ def test_a_reader_that_goes_away_is_no_error(environment, arguments):
     os.close(reading)
     done = subprocess.run([*PROGRAM, *arguments], env=environment, stdout=writing, stderr=subprocess.PIPE, text=True)
     os.close(writing)
-    assert done.stderr == ""
-    assert done.returncode in {1, 141}
+    assert (done.returncode, done.stderr) == (141, "")
+
+
+@pytest.mark.parametrize("arguments", [["many"], ["plugins", "--json"], ["plugins"], ["--help"], ["--version"]])
+@pytest.mark.parametrize("unbuffered", ["", "1"])
+def test_a_full_disk_is_one_line(environment, arguments, unbuffered):
+    environment |= {"PYTHONUNBUFFERED": unbuffered}
+    with Path("/dev/full").open("w") as full:
+        done = subprocess.run([*PROGRAM, *arguments], env=environment, stdout=full, stderr=subprocess.PIPE, text=True)
+    assert (done.returncode, done.stderr) == (1, "Error: the output cannot be written: No space left on device\n")
+
+
+def test_without_standard_output_the_program_is_silent(environment):
+    command = f"{shlex.join([*PROGRAM, 'plugins'])} >&-"
+    done = subprocess.run(["sh", "-c", command], env=environment, capture_output=True, text=True)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_drawings_and_text_are_written_in_any_encoding(environment):
+    environment |= {"PYTHONIOENCODING": "ascii"}
+    for arguments, expected in ((["plugins"], b"many"), (["say"], b"a - b ## ? ?\n")):
+        done = subprocess.run([*PROGRAM, *arguments], env=environment, capture_output=True)
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert expected in done.stdout
+        assert done.stdout.isascii()
 
 
 def test_a_reader_that_goes_away_in_the_middle_is_no_error(environment):
