@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+from importlib import metadata
 from pathlib import Path
 
 import click
@@ -104,3 +105,15 @@ def test_every_option_of_the_reference_model_is_documented() -> None:
 def test_every_documented_command_exists() -> None:
     page = (ROOT / "docs/cli.md").read_text(encoding="utf-8")
     assert set(re.findall(r"^## `ett (\w+)", page, flags=re.MULTILINE)) == commands().keys()
+
+
+def test_the_program_knows_which_distribution_offers_each_command() -> None:
+    from ett_hookspecs.commands import OFFERED_BY
+
+    offered = {
+        command.name: entry_point.dist.name
+        for entry_point in metadata.entry_points(group="ett.plugins")
+        if entry_point.dist is not None
+        for command in entry_point.load().ett_register_commands()
+    }
+    assert offered == OFFERED_BY

@@ -10,11 +10,15 @@ from typing import Any, Final
 import click
 
 from .errors import EttError, EttPluginError, described, one_line
-from .manager import create_manager
+from .loader import load_plugins
+from .manager import EttManager, create_manager
 from .markers import DISABLE_VARIABLE
 from .types import Command
 
 _OFFERS: Final = f"{__name__}.offers"
+
+OFFERED_BY: Final[dict[str, str]] = {"report": "ett-timeline"}
+"""The commands of this project, for those who look for one that is not there."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,9 +63,7 @@ class EttGroup(click.Group):
         """As click does, with a hint where the commands come from."""
         name = args[0]
         if not name.startswith("-") and self.get_command(ctx, name) is None and not ctx.resilient_parsing:
-            raise click.UsageError(
-                f"No such command {name!r}: commands come from plugins, `ett plugins` lists the installed ones", ctx
-            )
+            raise click.UsageError(f"No such command {name!r}: {_why_missing(name)}", ctx)
         return super().resolve_command(ctx, args)
 
     def invoke(self, ctx: click.Context) -> None:
@@ -103,6 +105,21 @@ def offers(ctx: click.Context, group: click.Group) -> dict[str, _Offer]:
         ctx.meta[_OFFERS] = by_name
     known: dict[str, _Offer] = ctx.meta[_OFFERS]
     return known
+
+
+def _why_missing(command: str) -> str:
+    """Who offers a command and why it is not there, as far as that can be known without asking plugins that are off."""
+    installed = load_plugins(EttManager(), listing=True)
+    distribution = OFFERED_BY.get(command)
+    if distribution is not None:
+        offering = [plugin for plugin in installed if plugin.distribution == distribution]
+        if not offering:
+            return f"install {distribution}, which offers it"
+        for plugin in offering:
+            if plugin.reason is not None:
+                return f"{distribution} offers it, but its plugin {plugin.name!r} is {plugin.status}: {plugin.reason}"
+    off = [f"{plugin.name} is {plugin.status}" for plugin in installed if plugin.reason is not None]
+    return "; ".join(["commands come from plugins, `ett plugins` lists the installed ones", *off])
 
 
 def _offers_or_none(ctx: click.Context, group: click.Group) -> dict[str, _Offer]:

@@ -12,6 +12,7 @@ import click
 from .loader import InstalledPlugin, load_plugins
 from .manager import EttManager
 from .markers import CONTRACT_VERSION
+from .output import draw
 
 PLUGINS_SCHEMA: Final = "ett.plugins/1"
 
@@ -55,27 +56,27 @@ def _as_json(installed: Sequence[InstalledPlugin]) -> dict[str, Any]:
 def _print_table(installed: Sequence[InstalledPlugin]) -> None:
     # Only where it is drawn: the program should start at once.
     from rich.console import Console
-    from rich.table import Column, Table
+    from rich.table import Table
     from rich.text import Text
 
     # Nobody folds what goes into a pipe: names stay in one piece there.
     console = Console(highlight=False, width=None if sys.stdout.isatty() else 200)
-    table = Table("plugin", "distribution", "version", "contract", "status", Column("hooks", no_wrap=True))
+    table = Table(box=None, padding=(0, 2, 0, 0), header_style="bold")
+    for column in ("plugin", "distribution", "status", "hooks"):
+        table.add_column(column, overflow="fold")
     for plugin in installed:
         cells = (
             plugin.name,
-            plugin.distribution,
-            plugin.version,
-            _dotted(plugin.contract) or "-",
+            f"{plugin.distribution} {plugin.version}",
             plugin.status.value,
             "\n".join(plugin.hooks) or "-",
         )
         # As text: a bracket in a name is no markup.
         table.add_row(*map(Text, cells))
-    console.print(table)
+    draw(table, console)
     for plugin in installed:
         if plugin.reason is not None:
-            console.print(Text(f"{plugin.name} is {plugin.status.value}: {plugin.reason}"), soft_wrap=True)
+            click.echo(f"{plugin.name} is {plugin.status.value}: {plugin.reason}")
 
 
 def _dotted(version: tuple[int, int] | None) -> str | None:

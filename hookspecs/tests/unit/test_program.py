@@ -5,7 +5,7 @@ import json
 import click
 import pytest
 
-from ett_hookspecs import EttError, cli
+from ett_hookspecs import EttError, cli, commands
 from ett_hookspecs.commands import EttGroup
 
 PLUGIN = """
@@ -144,8 +144,29 @@ def test_a_group_without_a_command_shows_its_help(ett, do):
     assert "Error" not in err
 
 
-def test_an_unknown_command_says_where_commands_come_from(ett):
-    assert "`ett plugins` lists the installed ones" in ett("report")[2]
+def test_an_unknown_command_says_where_commands_come_from_and_which_plugins_are_off(ett, install, disable):
+    install("fake-y", plugins={"y": "fake_y"})
+    disable("y")
+    status, out, err = ett("nonsense")
+    assert (status, out, err.count("\n")) == (2, "", 1)
+    assert "commands come from plugins, `ett plugins` lists the installed ones" in err
+    assert "y is disabled" in err
+
+
+def test_a_command_of_a_plugin_that_is_off_says_who_offers_it_and_why_it_is_off(ett, install, disable, monkeypatch):
+    monkeypatch.setitem(commands.OFFERED_BY, "watchdog", "fake-y")
+    assert "No such command 'watchdog': install fake-y, which offers it" in ett("watchdog")[2]
+    install("fake-y", plugins={"y": "fake_y"})
+    disable("y")
+    err = ett("watchdog")[2]
+    assert "fake-y offers it, but its plugin 'y' is disabled: ETT_DISABLE_PLUGINS says so" in err
+    assert err.count("\n") == 1
+
+
+def test_a_command_that_its_distribution_no_longer_offers_is_unknown(ett, install, monkeypatch):
+    monkeypatch.setitem(commands.OFFERED_BY, "watchdog", "fake-y")
+    install("fake-y", plugins={"y": "fake_y"}, modules={"fake_y": ""})
+    assert "No such command 'watchdog': commands come from plugins" in ett("watchdog")[2]
 
 
 def test_an_unexpected_exception_is_one_line_that_names_it(ett, do):
@@ -282,6 +303,20 @@ def test_the_listing_as_a_table_tells_the_same(ett, install, do):
     for text in ("fake-do", "1.5", "ett_register_commands", "loaded", "0.1[beta]", "skipped"):
         assert text in out
     assert "x is skipped: it cannot be imported (ImportError: no such library)" in out
+
+
+def test_the_table_fits_a_narrow_terminal_with_every_hook_in_one_piece(ett, install, monkeypatch):
+    hooks = ("ett_register_commands", "ett_choose_batch_samples", "ett_choose_stage_owner")
+    source = "from ett_hookspecs import hookimpl\n" + "".join(f"@hookimpl\ndef {hook}(): ...\n" for hook in hooks)
+    install("fake-many-hooks", version="10.20.30", plugins={"many_hooks": "fake_m"}, modules={"fake_m": source})
+    monkeypatch.setattr("sys.stdout.isatty", lambda: True)
+    monkeypatch.setenv("COLUMNS", "80")
+    monkeypatch.setenv("TERM", "dumb")
+    out = ett("plugins")[1]
+    assert max(map(len, out.splitlines())) <= 80
+    assert [line for line in out.splitlines() if line.endswith(" ")] == []
+    for text in ("fake-many-hooks 10.20.30", *hooks):
+        assert text in out
 
 
 def test_a_listing_without_any_plugin_says_what_to_install(ett, monkeypatch):
