@@ -15,13 +15,14 @@ class SamplePosition:
         replicas: Number of ranks that get different data.
     """
 
-    __slots__ = ("_batch_samples", "_processed_before", "_samples", "replicas")
+    __slots__ = ("_batch_samples", "_in_batch", "_processed_before", "_samples", "replicas")
 
     def __init__(self, samples: int = 0, *, replicas: int = 1) -> None:
         self.replicas = replicas
         self._samples = samples
         self._batch_samples = 0
         self._processed_before = 0
+        self._in_batch = False
 
     def move_to(self, samples: int) -> None:
         """Start from another position: a checkpoint was loaded, or training begins anew.
@@ -35,7 +36,7 @@ class SamplePosition:
         if samples < 0:
             raise ValueError(f"a position counts samples from 0, not {samples}")
         self._samples = samples
-        self._batch_samples = 0
+        self.drop_batch()
 
     def start_batch(self, samples: int, processed: int) -> None:
         """A batch is about to be trained.
@@ -46,6 +47,11 @@ class SamplePosition:
         """
         self._batch_samples = samples * self.replicas
         self._processed_before = processed
+        self._in_batch = True
+
+    def resize_batch(self, samples: int) -> None:
+        """The batch in flight turned out to hold so many samples on this rank: the step fetched it itself."""
+        self._batch_samples = samples * self.replicas
 
     def end_batch(self) -> int:
         """The batch was trained.
@@ -54,8 +60,21 @@ class SamplePosition:
             The position after it.
         """
         self._samples += self._batch_samples
-        self._batch_samples = 0
+        self.drop_batch()
         return self._samples
+
+    def drop_batch(self) -> None:
+        """The batch in flight, if any, will not be trained."""
+        self._batch_samples = 0
+        self._in_batch = False
+
+    def was_trained(self, processed: int) -> bool:
+        """Whether the batch in flight was trained, though nobody has said so yet.
+
+        Args:
+            processed: Batches the Trainer has processed by now.
+        """
+        return self._in_batch and processed > self._processed_before
 
     def at(self, processed: int) -> int:
         """The position when the Trainer has processed this many batches.
@@ -63,7 +82,12 @@ class SamplePosition:
         Args:
             processed: The Trainer's count, which may already include the batch in flight.
         """
-        return self._samples + (self._batch_samples if processed > self._processed_before else 0)
+        return self._samples + (self._batch_samples if self.was_trained(processed) else 0)
+
+    @property
+    def in_batch(self) -> bool:
+        """Whether a batch is in flight."""
+        return self._in_batch
 
     @property
     def samples(self) -> int:

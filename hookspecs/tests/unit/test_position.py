@@ -69,6 +69,27 @@ def test_ending_without_a_batch_moves_nothing():
     assert position.end_batch() == 5
 
 
+def test_a_batch_whose_size_is_known_late_counts_what_it_held():
+    position = SamplePosition(replicas=2)
+    position.start_batch(0, processed=0)
+    position.resize_batch(3)
+    assert position.at(processed=1) == 6
+    assert position.end_batch() == 6
+
+
+def test_it_says_whether_a_batch_is_in_flight_and_whether_that_was_trained():
+    position = SamplePosition()
+    assert not position.in_batch
+    assert not position.was_trained(processed=1)
+    position.start_batch(4, processed=7)
+    assert position.in_batch
+    assert (position.was_trained(processed=7), position.was_trained(processed=8)) == (False, True)
+    position.drop_batch()
+    assert not position.in_batch
+    assert not position.was_trained(processed=8)
+    assert position.end_batch() == 0
+
+
 def test_there_is_no_position_below_zero():
     with pytest.raises(ValueError, match="counts samples from 0, not -1"):
         SamplePosition().move_to(-1)

@@ -90,7 +90,7 @@ class EffectiveTrainingTime(Callback):
     @override
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._measure is not None:
-            self._measure.end_epoch()
+            self._measure.end_epoch(trainer)
 
     @override
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

@@ -13,12 +13,13 @@ from typing import Any, Concatenate, Final, ParamSpec
 from ett_hookspecs import Attempt, AttemptEnd, EttPluginError, Run, SamplePosition, Stage
 from ett_record import OpenSpan, Recorder, Recording, open_recording
 
-from .probes.batches import LeadingDimension, guarded
+from .counting import BatchCount
 from .probes.checkpoint import measure_checkpoints, stop_measuring_checkpoints, stop_measuring_when_torn_down
 from .probes.compilation import CompilationWatch
 from .probes.loader import listen, stop_listening
-from .probes.progress import fetched_batch, fetches_itself, processed_batches
-from .spans import SpanObserver, Spans
+from .probes.progress import begins_an_epoch_anew, is_running
+from .saved import SavedPosition
+from .spans import PLUGIN, SpanObserver, Spans
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +45,10 @@ def _harmless(
     return guarded_method
 
 
+_MEASURED_BY: weakref.WeakKeyDictionary[Recorder, weakref.ref[Any]] = weakref.WeakKeyDictionary()
+"""The Trainer that each recorder of this process was last told about."""
+
+
 class Measurement:
     """Measures one Trainer, over all its fits.
 
@@ -56,19 +61,19 @@ class Measurement:
         self.run = run
         self._trainer = weakref.ref(trainer)
         self._position: SamplePosition = run.context.position
+        self._count = BatchCount(self._position)
+        self._recording: Recording | None = None
         self._recorder: Recorder | None = None
         self._spans: Spans | None = None
         self._compilations: CompilationWatch | None = None
         self._evaluation: OpenSpan | None = None
-        self._samples: Callable[[Any], int] | None = None
-        self._samples_fetched: Callable[[Any], int] | None = None
-        self._processed_before = 0
-        self._in_step = False
+        self._carried_job_id: str | None = None
+        self._failed = False
         self._announced = False
         try:
-            recording = self._open(trainer)
-            if recording is not None:
-                self._take_up(recording)
+            self._recording = self._open(trainer)
+            if self._recording is not None:
+                self._take_up(self._recording)
         except EttPluginError:
             raise
         except Exception as error:  # noqa: BLE001  (measuring never harms a training)
@@ -80,7 +85,10 @@ class Measurement:
         job_dir: Path | None = trainer.strategy.broadcast(context.job_dir)
         if job_dir is None:
             if context.rank == 0:
-                log.warning("no job directory: this job trains unmeasured; name one in a callback or set ETT_JOB_DIR")
+                log.warning(
+                    "%s has no job directory: this job trains unmeasured; name one in a callback or set ETT_JOB_DIR",
+                    PLUGIN,
+                )
             return None
         if context.job_dir is None:
             context.name_job_dir(job_dir, "rank zero")
@@ -95,24 +103,32 @@ class Measurement:
     def _take_up(self, recording: Recording) -> None:
         context = self.run.context
         context.job_id, context.attempt = recording.job_id, recording.attempt
-        recorder = recording.recorder
-        if recorder.finished_a_fit:
-            # Another Trainer of this process: what comes after a fit that ended well is more of the job.
-            self._position.move_to(recorder.position)
-        else:
-            recorder.move_to(0)
-        self._recorder = recorder
-        self._high_water = recording.high_water
-        self._spans = Spans(recorder, self.run.manager, self.give_up)
+        self._spans = Spans(recording.recorder, self.run.manager, self.give_up)
         self._compilations = CompilationWatch(self._spans)
         self.run.manager.register(SpanObserver(self._spans))
 
     @_harmless
     def begin(self, trainer: Any) -> None:
         """A fit, validate, test or predict is being set up."""
-        if self._recorder is None or self._spans is None or self._compilations is None:
+        self._recorder = None
+        if self._failed or self._recording is None or self._spans is None or self._compilations is None:
             return
-        self._recorder.begin_fit()
+        recorder = self._recording.recorder
+        if _inside_another(recorder, trainer):
+            log.warning(
+                "%s does not measure a Trainer that runs inside another one's fit on the same job directory: its time "
+                "counts as what the outer one was doing; give it a directory of its own",
+                PLUGIN,
+            )
+            return
+        _MEASURED_BY[recorder] = weakref.ref(trainer)
+        self._recorder = recorder
+        if recorder.finished_a_fit:
+            # Perhaps another Trainer's: what comes after a fit that ended well is more of the job.
+            self._position.move_to(recorder.position)
+        else:
+            recorder.move_to(self._position.samples)
+        recorder.begin_fit()
         listen(trainer, self._spans)
         measure_checkpoints(trainer, self._spans)
         self._compilations.watch()
@@ -120,28 +136,22 @@ class Measurement:
     @_harmless
     def begin_training(self, trainer: Any) -> None:
         """Everything is restored; the first batch is next."""
-        answer = self.run.manager.hook.ett_choose_batch_samples()
-        if answer is None:
-            self._samples = LeadingDimension(trainer.train_dataloader)
-        else:
-            self._samples = guarded(answer)
-        self._samples_fetched = None
-        if fetches_itself(trainer.lightning_module):
-            self._samples, self._samples_fetched = _none_yet, self._samples
-        if self._compilations is not None:
+        self._count.begin_training(trainer, self.run.manager)
+        if self._recorder is not None and begins_an_epoch_anew(trainer):
+            self._recorder.note(
+                "resumed in the middle of an epoch with a data loader that cannot resume (no state_dict and "
+                "load_state_dict): Lightning starts the epoch's data anew, so that new and repeated count positions, "
+                "not items"
+            )
+        if self._recorder is not None and self._compilations is not None:
             self._compilations.watch()
         self._announce()
 
     def begin_step(self, trainer: Any, batch: Any) -> None:
         """A batch is about to be trained. Paid for every batch."""
-        if self._samples is None:
-            return
         try:
-            self._in_step = True
-            self._processed_before = processed_batches(trainer)
-            self._position.start_batch(self._samples(batch), self._processed_before)
-            if self._recorder is not None:
-                if self._samples_fetched is not None:
+            if self._count.begin_batch(trainer, batch) and self._recorder is not None:
+                if self._count.fetches_itself:
                     # The loader began the epoch; this step will ask it for a batch.
                     self._recorder.end_wait()
                 self._recorder.begin_step()
@@ -151,24 +161,17 @@ class Measurement:
     def end_step(self, trainer: Any) -> None:
         """The batch was trained. Paid for every batch."""
         try:
-            if self._in_step and self._samples_fetched is not None:
-                batch = fetched_batch(trainer)
-                self._position.start_batch(self._samples_fetched(batch), self._processed_before)
-            self._close_step()
+            if self._count.end_batch(trainer) and self._recorder is not None:
+                self._recorder.end_step(self._position.samples)
         except Exception as error:  # noqa: BLE001  (measuring never harms a training)
             self.give_up(error)
 
-    @_harmless
-    def end_epoch(self) -> None:
-        """An epoch is over. A module may end it in ``on_train_batch_start``: then nothing said that the batch is."""
-        if self._in_step:
-            self._close_step()
+    def end_epoch(self, trainer: Any) -> None:
+        """An epoch is over.
 
-    def _close_step(self) -> None:
-        self._in_step = False
-        position = self._position.end_batch()
-        if self._recorder is not None:
-            self._recorder.end_step(position)
+        A module may end it in ``on_train_batch_start``: the Trainer has processed that batch, and nothing said so.
+        """
+        self.end_step(trainer)
 
     @_harmless
     def end_training(self) -> None:
@@ -180,7 +183,7 @@ class Measurement:
     def begin_evaluation(self, name: str) -> None:
         """A validate, test or predict begins."""
         self._announce()
-        if self._spans is not None:
+        if self._recorder is not None and self._spans is not None:
             self._evaluation = self._spans.open(Stage.VALIDATION, name)
 
     @_harmless
@@ -194,22 +197,30 @@ class Measurement:
     def end(self, trainer: Any, end: AttemptEnd, failure_class: str | None = None, error: str | None = None) -> None:
         """A fit, validate, test or predict has been torn down, or has raised."""
         self._evaluation = None
-        self._in_step = False
+        self._position.drop_batch()
         if error is None:
             self._let_go(trainer)
         else:
             self._stop_probes(trainer)
             stop_measuring_when_torn_down(trainer)
-        if self._recorder is not None:
-            self._recorder.end_fit(self._recorder.outcome(end.value, failure_class, error))
+        recorder = self._recorder
+        if recorder is None and self._failed and self._recording is not None:
+            # How it ended is worth knowing, and where, though nothing was measured for a while.
+            recorder = self._recording.recorder
+            recorder.move_to(self._position.samples)
+        if recorder is not None:
+            recorder.end_fit(recorder.outcome(end.value, failure_class, error))
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint carries: the job's id and the position as of the batches the Trainer has processed."""
         trainer = self._trainer()
-        if trainer is not None and self._in_step and processed_batches(trainer) > self._processed_before:
+        if trainer is not None and self._count.was_trained(trainer):
             # Whoever saves before others hear that the batch is over: a kill in the save must not take the batch back.
             self.end_step(trainer)
-        return {"job_id": self.run.context.job_id, "samples": self._position.samples}
+        job_id = self.run.context.job_id
+        if job_id is None:
+            return SavedPosition(self._carried_job_id, self._position.samples, measured=False).to_state()
+        return SavedPosition(job_id, self._position.samples, measured=not self._failed).to_state()
 
     @_harmless
     def load(self, state: dict[str, Any]) -> None:
@@ -217,21 +228,47 @@ class Measurement:
         trainer = self._trainer()
         if trainer is None or trainer.state.fn != "fit":
             return
-        own = state.get("job_id") is not None and state["job_id"] == self.run.context.job_id
-        self._position.move_to(int(state.get("samples", 0)) if own else 0)
+        try:
+            saved = SavedPosition.from_state(state)
+        except ValueError as error:
+            self._warn(f"the checkpoint's sample position is damaged ({error}): this attempt's data counts from 0")
+            saved = SavedPosition(None, 0)
+        job_id = self.run.context.job_id
+        if job_id is None:
+            self._carried_job_id = saved.job_id
+        elif saved.job_id != job_id:
+            saved = SavedPosition(job_id, 0)
+        self._position.move_to(saved.samples)
         if self._recorder is not None:
-            self._recorder.move_to(self._position.samples)
+            self._recorder.move_to(saved.samples)
+            if not saved.measured:
+                self._recorder.note(
+                    "resumed from a checkpoint of an attempt that was not measured: what that trained counts as skipped"
+                )
 
     def give_up(self, error: Exception) -> None:
-        """Measure no more, and say so once."""
-        log.warning("the timeline failed: training goes on, and is not measured from here on", exc_info=error)
-        if self._recorder is not None:
-            self._recorder.note("the measuring failed here; what follows counts as what was open then")
-        self._recorder = self._spans = None
-        self._samples = None
+        """Measure no more, and say so once; the position is followed as long as that works."""
+        if self._recorder is None and self._failed:
+            self._count.stop()
         trainer = self._trainer()
+        if not self._failed:
+            self._failed = True
+            log.warning(
+                "%s failed (%s: %s): training goes on, and is not measured from here on",
+                PLUGIN, type(error).__name__, error,
+            )  # fmt: skip
+            log.debug("how it failed", exc_info=error)
+            recorder, self._recorder = self._recorder, None
+            if recorder is not None:
+                recorder.note("the measuring failed here; what follows counts as what was open then")
         if trainer is not None:
             self._let_go(trainer)
+
+    def _warn(self, text: str) -> None:
+        """Say something now and in the report."""
+        log.warning("%s: %s", PLUGIN, text)
+        if self._recorder is not None:
+            self._recorder.note(text)
 
     def _let_go(self, trainer: Any) -> None:
         self._stop_probes(trainer)
@@ -246,26 +283,27 @@ class Measurement:
     def _announce(self) -> None:
         """Tell the other plugins, once, that the attempt has begun."""
         context = self.run.context
-        if self._announced or context.job_id is None or context.attempt is None or context.job_dir is None:
+        if self._announced or self._recording is None or context.job_dir is None:
             return
         self._announced = True
         self.run.manager.hook.ett_attempt_started(
             attempt=Attempt(
-                job_id=context.job_id,
+                job_id=self._recording.job_id,
                 job_dir=context.job_dir,
-                number=context.attempt,
+                number=self._recording.attempt,
                 rank=context.rank,
                 world_size=context.world_size,
                 resumed_from_samples=self._position.samples,
-                high_water_samples=self._high_water,
+                high_water_samples=self._recording.high_water,
             )
         )
 
 
-def _none_yet(batch: Any) -> int:
-    """What a batch holds that its step has yet to fetch."""
-    del batch
-    return 0
+def _inside_another(recorder: Recorder, trainer: Any) -> bool:
+    """Whether the recorder is being told about another Trainer, in whose fit this one runs."""
+    known = _MEASURED_BY.get(recorder)
+    outer = None if known is None else known()
+    return outer is not None and outer is not trainer and is_running(outer)
 
 
 def _versions() -> dict[str, str]:

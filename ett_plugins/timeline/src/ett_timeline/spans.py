@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
-from typing import Final
+from typing import Any, Final
 
 from ett_hookspecs import EttManager, Span, Stage, hookimpl
 from ett_record import OpenSpan, Recorder
+
+log = logging.getLogger(__name__)
 
 PLUGIN: Final = "ett-timeline"
 
@@ -31,6 +34,7 @@ class Spans:
         self._manager = manager
         self._give_up = give_up
         self._thread = threading.get_ident()
+        self._owner_refused = False
 
     @property
     def on_training_thread(self) -> bool:
@@ -119,8 +123,16 @@ class Spans:
         self._give_up(error)
 
     def _owner(self, span: Span) -> str | None:
-        owner: str | None = self._manager.hook.ett_choose_stage_owner(span=span)
-        return span.owner if owner is None else owner
+        owner: Any = self._manager.hook.ett_choose_stage_owner(span=span)
+        if isinstance(owner, str) and owner:
+            return owner
+        if owner is not None and not self._owner_refused:
+            self._owner_refused = True
+            log.warning(
+                "ett_choose_stage_owner answered %.60r for %s, which names nobody: the default owner stands; answer "
+                "with text or None", owner, span.stage.value,
+            )  # fmt: skip
+        return span.owner
 
 
 class SpanObserver:

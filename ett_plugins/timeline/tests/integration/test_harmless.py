@@ -9,7 +9,7 @@ from torch.utils.data import DataLoader
 
 from ett_hookspecs import EttPluginError, Stage, hookimpl, run_of, timed_span
 from ett_record import Recorder, recording, report_of
-from ett_timeline import EffectiveTrainingTime, measurement
+from ett_timeline import EffectiveTrainingTime, counting, measurement
 
 FAILING = [
     "begin_wait",
@@ -162,7 +162,7 @@ def test_without_a_directory_a_job_trains_unmeasured_with_one_warning(job, train
     unmeasured = train()
     assert same(train(EffectiveTrainingTime()), unmeasured)
     (warning,) = warned()
-    assert warning.startswith("no job directory: this job trains unmeasured")
+    assert warning.startswith("ett-timeline has no job directory: this job trains unmeasured")
 
 
 def test_a_directory_that_cannot_be_made_is_one_warning(job, train, warned, tmp_path):
@@ -298,3 +298,85 @@ def test_a_trainer_that_is_gone_leaves_nothing_of_itself_behind(job, lab):
         del trainer
         gc.collect()
         assert gone() is None
+
+
+def test_a_failure_is_one_line(job, train, caplog, monkeypatch):
+    def broken(*args, **kwargs):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(Recorder, "begin_step", broken)
+    with job.process():
+        train(job.callback())
+    (warning,) = (record for record in caplog.records if record.levelname == "WARNING" and "ett_" in record.name)
+    assert warning.getMessage() == (
+        "ett-timeline failed (RuntimeError: broken): training goes on, and is not measured from here on"
+    )
+    assert warning.exc_info is None
+
+
+def test_counting_that_fails_ends_once_and_for_all(job, lab, warned, monkeypatch):
+    calls = []
+
+    def broken(trainer):
+        calls.append(trainer)
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(counting, "processed_batches", broken)
+    job.train(lab.Model())
+    assert len(warned()) == 1
+    assert len(calls) == 2
+    assert job.report().state == "finished"
+
+
+@pytest.mark.parametrize("answer", [3, "", b"team", ["team"]])
+def test_an_owner_that_is_no_name_is_one_warning_and_the_default_stands(job, lab, tmp_path, warned, answer):
+    class Odd(lab.Model):
+        @hookimpl
+        def ett_choose_stage_owner(self, span):
+            return answer
+
+    job.train(Odd(), lab.SaveEvery(tmp_path, 2))
+    (warning,) = warned()
+    assert "ett_choose_stage_owner answered" in warning
+    report = job.report()
+    assert report.owners["checkpoint"] == report.stages["checkpoint_save"] > 0
+
+
+@pytest.mark.parametrize("answer", [-1, 2**40, 10**30])
+def test_an_absurd_count_is_one_warning_and_the_first_tensor_counts(job, lab, warned, answer):
+    class Odd(lab.Model):
+        @hookimpl
+        def ett_choose_batch_samples(self):
+            return lambda batch: answer
+
+    job.train(Odd())
+    assert len(warned()) == 1
+    assert job.report().samples.new == 40
+
+
+@pytest.mark.parametrize("run", ["fit", "validate"])
+def test_a_trainer_inside_anothers_fit_does_not_disturb_its_record(job, lab, warned, run):
+    def another(trainer):
+        inner = job.trainer(max_epochs=1, limit_val_batches=1)
+        getattr(inner, run)(lab.Model(batches=3))
+
+    with job.process():
+        outer = job.trainer(lab.At(5, another), max_epochs=1, limit_val_batches=0)
+        outer.fit(lab.Model())
+    report = job.report()
+    assert (report.steps.new, report.samples.new, report.samples.repeated) == (10, 40, 0)
+    assert report.state == "finished"
+    (warning,) = warned()
+    assert "inside another one's fit" in warning
+
+
+def test_a_trainer_after_one_that_failed_in_every_clean_up_is_measured(job, lab):
+    class Clumsy(Callback):
+        def on_exception(self, trainer, pl_module, exception):
+            raise ValueError("clumsy")
+
+    with job.process():
+        with pytest.raises(ValueError, match="clumsy"):
+            job.trainer(Clumsy(), lab.At(3, lab.crash), max_epochs=1).fit(lab.Model())
+        job.trainer(max_epochs=1, limit_val_batches=0).fit(lab.Model())
+    assert job.report().samples.new == 40

@@ -19,7 +19,8 @@ from pathlib import Path
 import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 from lightning.pytorch.demos.boring_classes import BoringModel
-from torch.utils.data import DataLoader, Dataset
+from torch.utils.data import Dataset
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 from ett_timeline import EffectiveTrainingTime
 
@@ -45,7 +46,7 @@ class Model(BoringModel):
         return super().training_step(batch, batch_idx)
 
     def train_dataloader(self):
-        return DataLoader(Rows(self.arguments.rows), batch_size=self.arguments.batch_size)
+        return StatefulDataLoader(Rows(self.arguments.rows), batch_size=self.arguments.batch_size)
 
 
 class Journal(Callback):

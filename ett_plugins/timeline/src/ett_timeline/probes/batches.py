@@ -6,11 +6,14 @@ import logging
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import fields, is_dataclass
-from typing import Any
+from typing import Any, Final
 
 import torch
 
 log = logging.getLogger(__name__)
+
+LARGEST_BATCH: Final = 2**31 - 1
+"""A count above it is a mistake."""
 
 
 def leading_dimension(batch: Any) -> int | None:
@@ -96,9 +99,9 @@ def guarded(count: Callable[[Any], int]) -> Callable[[Any], int]:
         nonlocal warned
         try:
             answer = int(count(batch))
-            if answer >= 0:
+            if 0 <= answer <= LARGEST_BATCH:
                 return answer
-            problem: object = f"it answered {answer}"
+            problem: object = f"it answered {answer:.3e}" if answer > LARGEST_BATCH else f"it answered {answer}"
         except Exception as error:  # noqa: BLE001  (a count is not worth a training)
             problem = error
         if not warned:

@@ -1,27 +1,21 @@
-"""Ends of every kind, and what the next attempt makes of them."""
+"""Where in the data a job is, what a checkpoint carries of it, and what the next attempt makes of that."""
 
 from __future__ import annotations
 
-import signal
-import sys
-import time
-
 import pytest
 import torch
-from lightning.pytorch import Callback, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint, OnExceptionCheckpoint
+from lightning.pytorch import Callback, LightningDataModule, Trainer
+from lightning.pytorch.callbacks import ModelCheckpoint
 from torch.utils.data import DataLoader
+from torchdata.stateful_dataloader import StatefulDataLoader
 
 from ett_hookspecs import hookimpl
+from ett_record import Recorder, recording
 from ett_timeline import EffectiveTrainingTime
 
 
 def position(path):
     return torch.load(path)["callbacks"]["ett-timeline"]["samples"]
-
-
-def killed(trainer):
-    signal.raise_signal(signal.SIGINT)
 
 
 @pytest.mark.parametrize("every", [1, 3, 4, 10])
@@ -201,171 +195,6 @@ def test_a_resume_in_the_middle_of_an_accumulation_continues_exactly(job, lab, t
     assert report.attempts[1].reached_samples == 4 * counting.batches
 
 
-@pytest.mark.parametrize("code", [0, None])
-def test_an_exit_without_an_error_is_an_interruption(job, lab, code):
-    with pytest.raises(SystemExit):
-        job.train(lab.Model(), lab.At(3, lambda trainer: sys.exit(code)))
-    report = job.report()
-    assert (report.state, report.failures) == ("interrupted", 0)
-    assert report.attempts[0].failure_class is None
-
-
-def test_an_exit_with_an_error_is_the_users_failure(job, lab):
-    with pytest.raises(SystemExit) as raised:
-        job.train(lab.Model(), lab.At(3, lambda trainer: sys.exit(3)))
-    assert raised.value.code == 3
-    report = job.report()
-    assert (report.state, report.failures) == ("failed", 0)
-    assert report.attempts[0].failure_class == "user"
-
-
-def test_an_exception_of_user_code_is_a_failure_but_not_one_of_infrastructure(job, lab):
-    class Broken(lab.Model):
-        def training_step(self, batch, batch_idx):
-            if batch_idx == 4:
-                raise lab.Crash
-            return super().training_step(batch, batch_idx)
-
-    with pytest.raises(lab.Crash):
-        job.train(Broken())
-    report = job.report()
-    assert (report.state, report.failures) == ("failed", 0)
-    assert report.attempts[0].failure_class == "user"
-    assert (report.steps.new, report.samples.new) == (4, 16)
-
-
-def test_a_crash_inside_a_validation_ends_everything_that_was_open(job, lab):
-    class Broken(lab.Model):
-        def validation_step(self, batch, batch_idx):
-            raise lab.Crash
-
-    with pytest.raises(lab.Crash):
-        job.train(Broken(), limit_val_batches=1, num_sanity_val_steps=0)
-    report = job.report()
-    assert report.steps.new == 10
-    assert report.state == "failed"
-    assert report.stages["unknown"] == 0
-
-
-def test_a_termination_signal_answered_in_order_is_a_preemption(job, lab):
-    with pytest.raises(SystemExit):
-        job.train(lab.Model(), lab.At(3, lambda trainer: signal.raise_signal(signal.SIGTERM)))
-    report = job.report()
-    assert (report.state, report.failures) == ("preempted", 0)
-    assert report.attempts[0].failure_class is None
-    # Lightning answers at the end of the batch.
-    assert report.steps.new == 3
-
-
-@pytest.fixture
-def interruptible():
-    before = signal.getsignal(signal.SIGINT)
-    signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_ctrl_c_in_a_step_is_an_interruption(job, lab):
-    """B27 (Lightning #11924)."""
-
-    class Interrupted(lab.Model):
-        def training_step(self, batch, batch_idx):
-            if batch_idx == 4:
-                killed(None)
-            return super().training_step(batch, batch_idx)
-
-    with pytest.raises(SystemExit) as raised:
-        job.train(Interrupted())
-    assert isinstance(raised.value.__context__, KeyboardInterrupt)
-    report = job.report()
-    assert (report.state, report.failures, report.steps.new) == ("interrupted", 0, 4)
-
-
-@pytest.mark.usefixtures("interruptible")
-def test_ctrl_c_in_a_save_is_an_interruption(job, lab, tmp_path):
-    """B27 (Lightning #11924)."""
-
-    class Save(Callback):
-        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
-            trainer.save_checkpoint(tmp_path / "interrupted.ckpt")
-
-        def on_save_checkpoint(self, trainer, pl_module, checkpoint):
-            killed(trainer)
-
-    with pytest.raises(SystemExit):
-        job.train(lab.Model(), Save())
-    report = job.report()
-    assert report.state == "interrupted"
-    assert report.stages["checkpoint_save"] > 0
-    assert report.stages["unknown"] == 0
-
-
-@pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("before", [True, False], ids=["before ours", "after ours"])
-def test_ctrl_c_twice_is_an_interruption(job, lab, before):
-    """B27 (Lightning #11924): the second one comes while callbacks clean up, when nobody listens to it any more."""
-
-    class Slow(Callback):
-        def on_exception(self, trainer, pl_module, exception):
-            killed(trainer)
-
-    order = {"after": ()} if before else {"after": (Slow(),)}
-    trainer = job.trainer(*([Slow()] if before else []), lab.At(3, killed), **order, max_epochs=1)
-    with job.process(), pytest.raises(SystemExit):
-        trainer.fit(lab.Model())
-    report = job.report()
-    assert (report.state, report.failures) == ("interrupted", 0)
-
-
-@pytest.mark.usefixtures("interruptible")
-@pytest.mark.parametrize("before", [True, False], ids=["before ours", "after ours"])
-def test_a_callback_that_raises_while_it_cleans_up_hides_nothing(job, lab, before):
-    """B27 (Lightning #11924): the original exception survives as what the other one arose from."""
-
-    class Clumsy(Callback):
-        def on_exception(self, trainer, pl_module, exception):
-            raise ValueError("clumsy")
-
-    order = {"after": ()} if before else {"after": (Clumsy(),)}
-    trainer = job.trainer(*([Clumsy()] if before else []), lab.At(3, killed), **order, max_epochs=1)
-    with job.process(), pytest.raises(ValueError, match="clumsy") as raised:
-        trainer.fit(lab.Model())
-    assert isinstance(raised.value.__context__, KeyboardInterrupt)
-    assert job.report().state == "interrupted"
-
-
-def test_a_save_on_the_way_out_of_an_exception_is_a_save(job, lab, tmp_path):
-    with pytest.raises(lab.Crash):
-        job.train(
-            lab.Model(),
-            OnExceptionCheckpoint(tmp_path, filename="last"),
-            lab.At(6, lab.crash, when="start"),
-            enable_checkpointing=True,
-        )
-    report = job.report()
-    assert position(tmp_path / "last.ckpt") == 20
-    assert report.stages["checkpoint_save"] > 0
-    assert report.state == "failed"
-
-
-def test_after_an_exception_the_same_trainer_can_be_measured_again(job, lab):
-    with job.process():
-        trainer = job.trainer(lab.At(4, lab.crash, when="start"), max_epochs=1, limit_val_batches=0)
-        model = lab.Model()
-        with pytest.raises(lab.Crash):
-            trainer.fit(model)
-        before = job.report().stages["initialization"]
-        trainer.callbacks = [callback for callback in trainer.callbacks if not isinstance(callback, lab.At)]
-        model.setup = lambda stage: time.sleep(0.2)
-        trainer.fit(model)
-    report = job.report()
-    assert report.stages["initialization"] >= before + 0.2
-    assert report.state == "finished"
-    assert len(report.attempts) == 1
-    assert report.steps.new + report.steps.repeated == len(model.losses)
-
-
 def test_an_attempt_that_only_validates_between_two_fits_changes_no_position(job, lab, tmp_path):
     job.train(lab.Model(), lab.SaveEvery(tmp_path, 10))
     with job.process():
@@ -400,8 +229,6 @@ def test_the_module_says_what_a_batch_holds_and_who_owns_the_time(job, lab, tmp_
 
 
 def test_a_data_module_says_what_a_batch_holds(job, lab):
-    from lightning.pytorch import LightningDataModule
-
     class Data(LightningDataModule):
         def train_dataloader(self):
             return DataLoader(lab.Rows(12), batch_size=4)
@@ -419,3 +246,72 @@ def test_the_callback_takes_its_directory_from_the_environment(job, lab, monkeyp
     with job.process():
         Trainer(callbacks=[EffectiveTrainingTime()], max_epochs=1, limit_val_batches=0, **lab.quiet).fit(lab.Model())
     assert job.report().samples.new == 40
+
+
+def test_an_unmeasured_attempt_in_between_costs_the_later_ones_nothing(job, lab, tmp_path, monkeypatch):
+    job.train(lab.Model(batches=30), lab.SaveEvery(tmp_path, 5), max_epochs=-1, max_steps=5)
+    with monkeypatch.context() as patch:
+        patch.setattr(recording, "claim", lab.crash)
+        job.train(
+            lab.Model(batches=30),
+            lab.SaveEvery(tmp_path, 6),
+            ckpt_path=tmp_path / "5.ckpt",
+            max_epochs=-1,
+            max_steps=11,
+        )
+    job.train(lab.Model(batches=30), ckpt_path=tmp_path / "6.ckpt", max_epochs=-1, max_steps=20)
+    report = job.report()
+    assert [attempt.resumed_from_samples for attempt in report.attempts] == [0, 44]
+    assert (report.samples.new, report.samples.repeated, report.samples.skipped) == (20 + 36, 0, 24)
+    assert any("not measured: what that trained counts as skipped" in warning for warning in report.warnings)
+
+
+def test_a_job_that_fell_silent_still_carries_its_position_and_says_how_it_ended(job, lab, tmp_path, monkeypatch):
+    with monkeypatch.context() as patch:
+        patch.setattr(Recorder, "begin_step", lab.At(3, lab.crash).call)
+        job.train(lab.Model(), lab.SaveEvery(tmp_path, 5))
+    assert position(tmp_path / "10.ckpt") == 40
+    assert job.report().state == "finished"
+    job.train(lab.Model(), ckpt_path=tmp_path / "10.ckpt", max_epochs=2)
+    assert job.attempt().resumed_from_samples == 40
+
+
+@pytest.mark.parametrize("samples", [-5, "x", None, float("nan"), 10**30, True])
+def test_a_damaged_position_in_a_checkpoint_counts_from_zero_with_a_warning(job, lab, tmp_path, warned, samples):
+    job.train(lab.Model(), lab.SaveEvery(tmp_path, 5))
+    checkpoint = torch.load(tmp_path / "5.ckpt", weights_only=False)
+    checkpoint["callbacks"]["ett-timeline"]["samples"] = samples
+    torch.save(checkpoint, tmp_path / "damaged.ckpt")
+    job.train(lab.Model(), ckpt_path=tmp_path / "damaged.ckpt")
+    (warning,) = warned()
+    assert "the checkpoint's sample position is damaged" in warning
+    report = job.report()
+    assert any("the checkpoint's sample position is damaged" in warning for warning in report.warnings)
+    assert (report.attempts[1].resumed_from_samples, report.samples.repeated) == (0, 20)
+
+
+def test_trainers_of_one_process_go_on_where_the_last_one_ended(job, lab):
+    with job.process():
+        first, second = (job.trainer(max_epochs=1, limit_val_batches=0) for _ in range(2))
+        model = lab.Model()
+        first.fit(model)
+        second.fit(model)
+        first.fit_loop.max_epochs = 2
+        first.fit(model)
+    report = job.report()
+    assert (report.steps.new, report.samples.new, report.samples.repeated) == (30, 120, 0)
+
+
+@pytest.mark.parametrize("resumable", [True, False])
+def test_the_report_warns_where_positions_are_not_items(job, lab, tmp_path, resumable):
+    loader = StatefulDataLoader if resumable else DataLoader
+    data = [loader(lab.Rows(40), batch_size=4) for _ in range(2)]
+    job.train(lab.Model(), lab.SaveEvery(tmp_path, 5), data=data[0])
+    job.train(lab.Model(), ckpt_path=tmp_path / "5.ckpt", data=data[1])
+    assert any("count positions, not items" in warning for warning in job.report().warnings) is not resumable
+
+
+def test_a_resume_at_the_end_of_an_epoch_needs_no_resumable_loader(job, lab, tmp_path):
+    job.train(lab.Model(), lab.SaveEvery(tmp_path, 10))
+    job.train(lab.Model(), ckpt_path=tmp_path / "10.ckpt", max_epochs=2)
+    assert not job.report().warnings
