@@ -14,6 +14,7 @@ from ett_hookspecs import Attempt, AttemptEnd, EttPluginError, Run, SamplePositi
 from ett_record import OpenSpan, Recorder, Recording, open_recording
 
 from .counting import BatchCount
+from .outcomes import one_line
 from .probes.checkpoint import measure_checkpoints, stop_measuring_checkpoints, stop_measuring_when_torn_down
 from .probes.compilation import CompilationWatch
 from .probes.loader import listen, stop_listening
@@ -214,13 +215,18 @@ class Measurement:
     def state(self) -> dict[str, Any]:
         """What a checkpoint carries: the job's id and the position as of the batches the Trainer has processed."""
         trainer = self._trainer()
-        if trainer is not None and self._count.was_trained(trainer):
-            # Whoever saves before others hear that the batch is over: a kill in the save must not take the batch back.
-            self.end_step(trainer)
+        if trainer is not None:
+            self._count_what_was_trained(trainer)
         job_id = self.run.context.job_id
         if job_id is None:
             return SavedPosition(self._carried_job_id, self._position.samples, measured=False).to_state()
         return SavedPosition(job_id, self._position.samples, measured=not self._failed).to_state()
+
+    @_harmless
+    def _count_what_was_trained(self, trainer: Any) -> None:
+        """Whoever saves before others hear that the batch is over: a kill in the save must not take the batch back."""
+        if self._count.was_trained(trainer):
+            self.end_step(trainer)
 
     @_harmless
     def load(self, state: dict[str, Any]) -> None:
@@ -248,21 +254,21 @@ class Measurement:
 
     def give_up(self, error: Exception) -> None:
         """Measure no more, and say so once; the position is followed as long as that works."""
-        if self._recorder is None and self._failed:
-            self._count.stop()
         trainer = self._trainer()
-        if not self._failed:
-            self._failed = True
-            log.warning(
-                "%s failed (%s: %s): training goes on, and is not measured from here on",
-                PLUGIN, type(error).__name__, error,
-            )  # fmt: skip
-            log.debug("how it failed", exc_info=error)
-            recorder, self._recorder = self._recorder, None
-            if recorder is not None:
-                recorder.note("the measuring failed here; what follows counts as what was open then")
         if trainer is not None:
             self._let_go(trainer)
+        if self._failed:
+            # Nothing was left but the counting.
+            self._count.stop()
+            return
+        self._failed = True
+        log.warning("%s failed (%s): training goes on, and is not measured from here on", PLUGIN, one_line(error))
+        log.debug("how it failed", exc_info=error)
+        recorder, self._recorder = self._recorder, None
+        if self._spans is not None:
+            self._spans.stop()
+        if recorder is not None:
+            recorder.note("the measuring failed here; what follows counts as what was open then")
 
     def _warn(self, text: str) -> None:
         """Say something now and in the report."""

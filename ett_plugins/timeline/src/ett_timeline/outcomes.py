@@ -18,8 +18,7 @@ def classify(exception: BaseException) -> tuple[AttemptEnd, str | None, str]:
         The end, its failure class (``infrastructure``, ``user`` or None), and the exception in a line.
     """
     names = {cls.__name__ for cls in type(exception).__mro__}
-    text = " ".join(str(exception).split())
-    error = f"{type(exception).__name__}: {text}"[:_SHOWN] if text else type(exception).__name__
+    error = one_line(exception)
     if _PREEMPTION in names:
         # Before the exits, of which it is one.
         return AttemptEnd.PREEMPTED, None, error
@@ -28,3 +27,9 @@ def classify(exception: BaseException) -> tuple[AttemptEnd, str | None, str]:
     if isinstance(exception, SystemExit) and not exception.code:
         return AttemptEnd.INTERRUPTED, None, error
     return AttemptEnd.FAILED, "infrastructure" if names & _INFRASTRUCTURE else "user", error
+
+
+def one_line(exception: BaseException) -> str:
+    """An exception's class and text in one line, cut where it is long."""
+    text = " ".join(str(exception).split())
+    return f"{type(exception).__name__}: {text}"[:_SHOWN] if text else type(exception).__name__

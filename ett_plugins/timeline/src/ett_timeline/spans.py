@@ -118,8 +118,12 @@ class Spans:
             except Exception as error:  # noqa: BLE001  (measuring never harms a training)
                 self._fail(error)
 
-    def _fail(self, error: Exception) -> None:
+    def stop(self) -> None:
+        """Record nothing more."""
         self._recorder = None
+
+    def _fail(self, error: Exception) -> None:
+        self.stop()
         self._give_up(error)
 
     def _owner(self, span: Span) -> str | None:

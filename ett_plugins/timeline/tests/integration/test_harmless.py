@@ -302,16 +302,26 @@ def test_a_trainer_that_is_gone_leaves_nothing_of_itself_behind(job, lab):
 
 def test_a_failure_is_one_line(job, train, caplog, monkeypatch):
     def broken(*args, **kwargs):
-        raise RuntimeError("broken")
+        raise RuntimeError("broken\nin two lines")
 
     monkeypatch.setattr(Recorder, "begin_step", broken)
     with job.process():
         train(job.callback())
     (warning,) = (record for record in caplog.records if record.levelname == "WARNING" and "ett_" in record.name)
     assert warning.getMessage() == (
-        "ett-timeline failed (RuntimeError: broken): training goes on, and is not measured from here on"
+        "ett-timeline failed (RuntimeError: broken in two lines): training goes on, and is not measured from here on"
     )
     assert warning.exc_info is None
+
+
+def test_a_count_of_batches_that_fails_in_a_save_does_not_harm_the_save(job, lab, tmp_path, warned, monkeypatch):
+    def broken(*args):
+        raise RuntimeError("broken")
+
+    monkeypatch.setattr(counting.BatchCount, "was_trained", broken)
+    job.train(lab.Model(), lab.SaveEvery(tmp_path, 5))
+    assert (tmp_path / "10.ckpt").exists()
+    assert len(warned()) == 1
 
 
 def test_counting_that_fails_ends_once_and_for_all(job, lab, warned, monkeypatch):
