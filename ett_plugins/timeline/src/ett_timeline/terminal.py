@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, Literal
@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ett_hookspecs import DEFAULT_OWNERS, AttemptEnd, AttemptReport, Durations, Report, Stage
+from ett_hookspecs.output import draw
 
 STAGE_COLOURS: Final[Mapping[Stage, str]] = {
     Stage.TRAINING: "#009e73",
@@ -36,6 +37,9 @@ _FEW: Final = 4
 _BAR_WIDTH: Final = 24
 _LIFE_WIDTH: Final = 72
 _WIDEST: Final = 100
+_INDENT: Final = 2
+_SHOWN_S: Final = 0.005
+"""Less than this would read as 0.00."""
 _FIRST_ATTEMPTS: Final = 3
 _LAST_ATTEMPTS: Final = 17
 """Of more attempts than these together, those in the middle are left out."""
@@ -49,23 +53,32 @@ def show(report: Report, console: Console | None = None) -> None:
         console: Where; standard output by default.
     """
     console = console or Console(highlight=False)
+    draw(page(report, console), console)
+
+
+def page(report: Report, console: Console) -> RenderableType:
+    """A report, drawn for a console: no wider than that, and without what only colours tell where it has none."""
     console.width = min(console.width, _WIDEST)
-    console.print(
-        Group(
-            _headline(report),
-            _life(report, min(_LIFE_WIDTH, console.width - 4)),
-            Text(""),
-            Padding(_figures(report), (0, 0, 0, 2)),
-            Text(""),
-            _stages(report, max(1, min(_BAR_WIDTH, console.width - 52))),
-            Text(""),
-            _owners(report),
-            Text(""),
-            _attempts(report, console.width),
-            *_sections(report),
-            *_warnings(report),
-        )
-    )
+    parts = [
+        _headline(report),
+        *_life(report, console),
+        _indented(_figures(report)),
+        *_stages(report, max(1, min(_BAR_WIDTH, console.width - 55))),
+        *_owners(report),
+        *_attempts(report, console),
+        *_sections(report),
+        *_warnings(report),
+    ]
+    return Group(*parts)
+
+
+def _indented(part: RenderableType) -> RenderableType:
+    return Padding(part, (0, 0, 0, _INDENT))
+
+
+def _titled(title: str, table: Table, *notes: str) -> list[RenderableType]:
+    """A table under its title, with footnotes."""
+    return [Text(f"\n{title}\n", "bold"), _indented(table), *(_indented(Text(note, "dim")) for note in notes)]
 
 
 def duration(seconds: float | None) -> str:
@@ -105,9 +118,12 @@ def _headline(report: Report) -> RenderableType:
     )
 
 
-def _life(report: Report, width: int) -> RenderableType:
-    """The job in one bar, stages in the order of the table."""
-    bar = Text("  ")
+def _life(report: Report, console: Console) -> list[RenderableType]:
+    """The job in one bar, stages in the order of the table, told apart by nothing but colour."""
+    if console.no_color or console.color_system is None:
+        return []
+    width = min(_LIFE_WIDTH, console.width - 2 * _INDENT)
+    bar = Text()
     drawn = 0
     reached = 0.0
     for stage in _largest_first(report):
@@ -115,55 +131,66 @@ def _life(report: Report, width: int) -> RenderableType:
         until = round(width * reached / report.wall_s) if report.wall_s else 0
         bar.append("█" * (until - drawn), STAGE_COLOURS[stage])
         drawn = until
-    return bar
+    return [_indented(bar), Text("")]
 
 
-def _figures(report: Report) -> RenderableType:
+def _figures(report: Report) -> Table:
     table = Table.grid(padding=(0, 3))
     table.add_column(style="bold")
     table.add_column(justify="right")
     table.add_column(style="dim")
-    table.add_row("Time to start", duration(report.time_to_start_s), "allocation to the end of the first batch")
+    table.add_row("Time to start", duration(report.time_to_start_s), "from allocation to the end of the first batch")
     table.add_row(
-        "Time to recover", duration(report.time_to_recover_s.mean), _spread(report.time_to_recover_s, "new data again")
+        "Time to recover",
+        duration(report.time_to_recover_s.mean),
+        _restarts(report, report.time_to_recover_s, "new step", "got to new data"),
     )
     table.add_row(
-        "Time to resume", duration(report.time_to_resume_s.mean), _spread(report.time_to_resume_s, "any step again")
+        "Time to resume",
+        duration(report.time_to_resume_s.mean),
+        _restarts(report, report.time_to_resume_s, "step of any kind", "trained a step"),
     )
-    table.add_row("Failures", str(report.failures), "ends by infrastructure")
+    table.add_row("Failures", str(report.failures), "attempts ended by infrastructure")
     trained = report.samples.new + report.samples.repeated
-    table.add_row(
-        "Samples repeated",
-        f"{report.samples.repeated:,}",
-        f"{_percent(report.samples.repeated, trained)} of {trained:,} trained; skipped: {report.samples.skipped:,}",
-    )
+    if trained:
+        share = f"{_percent(report.samples.repeated, trained)} of {trained:,} trained"
+        table.add_row("Samples repeated", f"{report.samples.repeated:,}", share)
+    if report.samples.skipped:
+        table.add_row("Samples skipped", f"{report.samples.skipped:,}", "jumped over by a resume")
     for name, seconds in sorted(report.background.items()):
-        table.add_row(Text(name.removesuffix("_s").replace("_", " ")), duration(seconds), "in the background")
-    if report.background:
+        if seconds >= _SHOWN_S:
+            label = name.removesuffix("_s").replace("_", " ")
+            table.add_row(Text(label), duration(seconds), "in the background, while training went on")
+    if report.interference_s >= _SHOWN_S:
         table.add_row("Interference", duration(report.interference_s), "steps slowed by background work, estimated")
     rolling = report.sections.get("timeline", {})
-    if report.state == AttemptEnd.RUNNING and rolling.get("rolling_ett_percent") is not None:
-        table.add_row(
-            "ETT lately",
-            f"{rolling['rolling_ett_percent']:.1f} %",
-            f"over the last {duration(min(report.wall_s, rolling['rolling_window_s']))}",
-        )
+    lately, window_s = rolling.get("rolling_ett_percent"), rolling.get("rolling_window_s", 0.0)
+    if report.state == AttemptEnd.RUNNING and lately is not None and report.wall_s > window_s:
+        table.add_row("ETT lately", f"{lately:.1f} %", f"over the last {duration(window_s)}")
     return table
 
 
-def _spread(durations: Durations, until: str) -> str:
+def _restarts(report: Report, durations: Durations, until: str, reached: str) -> str:
+    """What a figure of restarts measures and how it is spread, or why there is none."""
     if not durations.each:
-        return "no restart yet"
+        if len(report.attempts) < 2:
+            return "no restart"
+        if not any(attempt.steps.new for attempt in report.attempts[:-1]):
+            return "no restart after a first step"
+        return f"no restart has {reached}"
+    meaning = f"from the last new step to the next {until}"
     if len(durations.each) == 1:
-        return f"last new data to {until}"
+        return meaning
     if len(durations.each) <= _FEW:
-        return f"to {until}: " + ", ".join(duration(seconds) for seconds in durations.each)
-    return f"to {until}: p50 {duration(durations.p50)}, p95 {duration(durations.p95)}, max {duration(durations.max)}"
+        spread = ", ".join(duration(seconds) for seconds in durations.each)
+    else:
+        spread = f"p50 {duration(durations.p50)}, p95 {duration(durations.p95)}, max {duration(durations.max)}"
+    return f"{meaning}\nmean of {len(durations.each):,}: {spread}"
 
 
 def _largest_first(report: Report) -> list[Stage]:
     """Training, then what it was lost to."""
-    lost = [stage for stage in Stage if stage is not Stage.TRAINING and report.stages.get(stage, 0.0) > 0]
+    lost = [stage for stage in Stage if stage is not Stage.TRAINING and report.stages.get(stage, 0.0) >= _SHOWN_S]
     return [Stage.TRAINING, *sorted(lost, key=lambda stage: -report.stages[stage])]
 
 
@@ -172,17 +199,17 @@ def _bar(share: float, colour: str, width: int = _BAR_WIDTH) -> Text:
     return Text("█" * (eighths // 8) + (" ▏▎▍▌▋▊▉"[eighths % 8]).strip(), colour)
 
 
-def _table(title: str) -> Table:
-    return Table(title=title, title_justify="left", title_style="bold", box=box.SIMPLE_HEAD, padding=(0, 1, 0, 0))
+def _table() -> Table:
+    return Table(box=box.SIMPLE_HEAD, show_edge=False, padding=(0, 1, 0, 0))
 
 
-def _stages(report: Report, bar_width: int) -> RenderableType:
-    table = _table("Where the time went")
+def _stages(report: Report, bar_width: int) -> list[RenderableType]:
+    table = _table()
     table.add_column("stage", no_wrap=True)
     table.add_column("", width=bar_width)
     table.add_column("seconds", justify="right")
     table.add_column("share", justify="right")
-    table.add_column("owner", style="dim")
+    table.add_column("default owner", style="dim")
     for stage in _largest_first(report):
         seconds = report.stages.get(stage, 0.0)
         share = seconds / report.wall_s if report.wall_s else 0.0
@@ -193,44 +220,76 @@ def _stages(report: Report, bar_width: int) -> RenderableType:
             f"{100 * share:.1f} %",
             DEFAULT_OWNERS.get(stage, ""),
         )
-    return table
+    notes = []
+    if any(attempt.world_size > 1 for attempt in report.attempts):
+        notes = ["Means over ranks; the ETT above counts the seconds of every rank."]
+    return _titled("Where the time went", table, *notes)
 
 
-def _owners(report: Report) -> RenderableType:
-    table = _table("Who owns what was lost")
+def _owners(report: Report) -> list[RenderableType]:
+    owners = {owner: seconds for owner, seconds in report.owners.items() if seconds >= _SHOWN_S}
+    if not owners:
+        return []
+    table = _table()
     table.add_column("owner")
     table.add_column("", width=_BAR_WIDTH)
     table.add_column("seconds", justify="right")
     table.add_column("of the job", justify="right")
-    for owner, seconds in sorted(report.owners.items(), key=lambda item: -item[1]):
+    for owner, seconds in sorted(owners.items(), key=lambda item: -item[1]):
         share = seconds / report.wall_s if report.wall_s else 0.0
         table.add_row(Text(owner), _bar(share, "#999999"), f"{seconds:,.2f}", f"{100 * share:.1f} %")
-    return table
+    return _titled("Who owns what was lost", table)
 
 
-def _attempts(report: Report, width: int) -> RenderableType:
-    shown = [column for column in _ATTEMPT_COLUMNS if width >= column.from_width]
-    table = _table("Attempts")
-    for column in shown:
-        table.add_column(column.name, justify=column.justify, no_wrap=True)
+def _attempts(report: Report, console: Console) -> list[RenderableType]:
     attempts = report.attempts
     left_out = len(attempts) - _FIRST_ATTEMPTS - _LAST_ATTEMPTS
     if left_out <= 1:
         first, last = attempts, attempts[:0]
     else:
         first, last = attempts[:_FIRST_ATTEMPTS], attempts[-_LAST_ATTEMPTS:]
-    for attempt in (*first, *last):
-        table.add_row(*(column.cell(attempt) for column in shown))
-        if last and attempt is first[-1]:
-            table.add_row("⋮")
-    if not last:
-        return table
-    return Group(table, Text(f" ⋮ {left_out:,} more attempts; --json has them all", "dim"))
+    gaps = any(_gap_s(attempt) >= _SHOWN_S for attempt in attempts)
+    columns = tuple(column for column in _ATTEMPT_COLUMNS if gaps or column.name != "gap")
+    table = _attempt_table(columns, first, last)
+    for name in _DROPPED_FIRST:
+        if _natural_width(table, console) <= console.width - _INDENT:
+            break
+        columns = tuple(column for column in columns if column.name != name)
+        table = _attempt_table(columns, first, last)
+    notes = []
+    if last:
+        notes.append(f"⋮ {left_out:,} more attempts; --json has them all")
+    if gaps:
+        notes.append("Wall and ETT include the gap before the process began.")
+    return _titled("Attempts", table, *notes)
+
+
+def _natural_width(table: Table, console: Console) -> int:
+    """What a table takes where nothing limits it, in columns of the terminal."""
+    return console.measure(table, options=console.options.update(width=10_000)).maximum
+
+
+def _attempt_table(columns: Sequence[_Column], first: Sequence[AttemptReport], last: Sequence[AttemptReport]) -> Table:
+    table = _table()
+    for column in columns:
+        table.add_column(column.name, justify=column.justify, no_wrap=True)
+    for attempt in first:
+        table.add_row(*(column.cell(attempt) for column in columns))
+    if last:
+        table.add_row("⋮")
+    for attempt in last:
+        table.add_row(*(column.cell(attempt) for column in columns))
+    return table
 
 
 def _end(attempt: AttemptReport) -> Text:
     colour = {"finished": "green", "running": "cyan", "preempted": "yellow"}.get(attempt.end, "red")
     return Text(attempt.end, colour)
+
+
+def _gap_s(attempt: AttemptReport) -> float:
+    """Seconds between the end of what was before and the start of its process: downtime or scheduling."""
+    return max(0.0, attempt.process_start_unix - attempt.start_unix)
 
 
 @dataclass(frozen=True, slots=True)
@@ -240,26 +299,27 @@ class _Column:
     Attributes:
         name: Its head.
         cell: What it says of an attempt.
-        from_width: Narrower terminals do without it.
         justify: Where its text stands.
     """
 
     name: str
     cell: Callable[[AttemptReport], str | Text]
-    from_width: int = 0
     justify: Literal["left", "right"] = "right"
 
 
 _ATTEMPT_COLUMNS: Final = (
     _Column("#", lambda attempt: str(attempt.number)),
-    _Column("began (UTC)", lambda attempt: _moment(attempt.process_start_unix), 76, "left"),
+    _Column("began (UTC)", lambda attempt: _moment(attempt.process_start_unix), "left"),
+    _Column("gap", lambda attempt: duration(_gap_s(attempt)) if _gap_s(attempt) >= _SHOWN_S else "-"),
     _Column("wall", lambda attempt: duration(attempt.wall_s)),
-    _Column("end", _end, justify="left"),
-    _Column("from sample", lambda attempt: f"{attempt.resumed_from_samples:,}", 100),
+    _Column("end", _end, "left"),
+    _Column("from sample", lambda attempt: f"{attempt.resumed_from_samples:,}"),
     _Column("to sample", lambda attempt: f"{attempt.reached_samples:,}"),
-    _Column("repeated", lambda attempt: f"{attempt.samples.repeated:,}", 90),
+    _Column("repeated", lambda attempt: f"{attempt.samples.repeated:,}"),
     _Column("ETT", lambda attempt: _percent(attempt.stages.get(Stage.TRAINING, 0.0), attempt.wall_s)),
 )
+_DROPPED_FIRST: Final = ("began (UTC)", "gap", "from sample", "repeated")
+"""What narrow terminals do without, in this order."""
 
 
 def _moment(unix: float) -> str:
@@ -274,8 +334,8 @@ def _sections(report: Report) -> list[RenderableType]:
             continue
         plain = [f"{key} {_plain(value)}" for key, value in section.items() if isinstance(value, (str, int, float))]
         if plain:
-            lines.append(Text.assemble(("  " + plugin, "bold"), "  " + "  ·  ".join(plain)))
-    return lines
+            lines.append(_indented(Text.assemble((plugin, "bold"), "  " + "  ·  ".join(plain))))
+    return [Text(""), *lines] if lines else []
 
 
 def _plain(value: Any) -> str:
@@ -285,4 +345,5 @@ def _plain(value: Any) -> str:
 
 
 def _warnings(report: Report) -> list[RenderableType]:
-    return [Text(f"  ! {warning}", "yellow") for warning in report.warnings]
+    lines: list[RenderableType] = [_indented(Text(f"! {warning}", "yellow")) for warning in report.warnings]
+    return [Text(""), *lines] if lines else []

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -12,6 +14,7 @@ import pytest
 
 from ett_hookspecs import report_json_schema
 from ett_hookspecs.cli import run
+from ett_record import report_of
 
 
 @pytest.fixture
@@ -55,6 +58,17 @@ def test_programs_get_json_that_keeps_to_the_schema_and_nothing_else(job, lab, e
     assert sum(report["stages"].values()) == pytest.approx(report["wall_s"], abs=1e-3)
 
 
+def test_json_gives_a_line_to_each_number_and_to_each_series(job, lab, ett):
+    job.train(lab.Model())
+    job.train(lab.Model())
+    _, out, _ = ett("report", job.dir, "--json")
+    assert json.loads(out) == json.loads(json.dumps(report_of(job.dir).to_json()))
+    (series,) = [line for line in out.splitlines() if '"rolling": [' in line]
+    assert series.endswith("]]")
+    assert len(re.findall(r'^ {6}"number": [12],$', out, re.MULTILINE)) == 2
+    assert max(map(len, out.replace(series, "").splitlines())) < 120
+
+
 def test_a_running_job_can_be_reported_on(job, lab, ett):
     seen = []
     job.train(lab.Model(), lab.At(5, lambda trainer: seen.append(ett("report", job.dir, "--json")[:2])))
@@ -70,6 +84,13 @@ def test_a_missing_directory_is_wrong_usage(ett, tmp_path):
     status, out, errors = ett("report", tmp_path / "nowhere")
     assert (status, out) == (2, "")
     assert "nowhere does not exist" in one_line(errors)
+
+
+@pytest.mark.parametrize("options", [[], ["--json"]])
+def test_an_empty_name_is_wrong_usage_and_not_the_current_directory(ett, options):
+    status, out, errors = ett("report", "", *options)
+    assert (status, out) == (2, "")
+    assert "it is empty: name the directory" in one_line(errors)
 
 
 def test_an_empty_directory_is_nothing_to_report_on(ett, tmp_path):
@@ -113,6 +134,27 @@ def test_the_program_lists_it(ett):
     status, out, _ = ett("--help")
     assert status == 0
     assert "Say where a job's time went, and who owns it." in out
+
+
+@pytest.mark.parametrize("output", ["closed pipe", "full disk", "ascii"])
+def test_a_report_copes_with_where_it_is_printed(job, lab, output):
+    job.train(lab.Model())
+    program = [Path(sys.executable).with_name("ett"), "report", job.dir]
+    if output == "ascii":
+        done = subprocess.run(program, capture_output=True, env={**os.environ, "PYTHONIOENCODING": "ascii"})
+        assert (done.returncode, done.stderr) == (0, b"")
+        assert done.stdout.isascii()
+        assert re.search(rb"^ +initialization +#+", done.stdout, re.MULTILINE)
+        return
+    if output == "full disk":
+        target, expected = os.open("/dev/full", os.O_WRONLY), (1, 1)
+    else:
+        reading, target = os.pipe()
+        os.close(reading)
+        expected = (141, 0)
+    done = subprocess.run(program, stdout=target, stderr=subprocess.PIPE, text=True)
+    os.close(target)
+    assert (done.returncode, done.stderr.count("\n")) == expected
 
 
 def test_the_installed_program_reports_without_importing_torch(job, lab):

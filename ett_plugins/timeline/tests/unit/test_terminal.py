@@ -20,7 +20,8 @@ STAGES = {
     "retraining": 300.0,
     "initialization": 120.5,
     "compilation": 61.25,
-    "input_wait": 0.004,
+    "input_wait": 0.006,
+    "shutdown": 0.004,
     "checkpoint_save": 31.0,
     "downtime": 87.246,
 }
@@ -55,7 +56,14 @@ def report(**changes) -> Report:
         "ett_percent": 90.0,
         "stages": STAGES,
         "rank_seconds": {stage: 2 * seconds for stage, seconds in STAGES.items()},
-        "owners": {"trainer": 120.5, "checkpoint": 331.0, "compiler": 61.25, "scheduler": 87.246, "data": 0.004},
+        "owners": {
+            "trainer": 120.5,
+            "checkpoint": 331.0,
+            "compiler": 61.25,
+            "scheduler": 87.246,
+            "data": 0.006,
+            "publisher": 0.004,
+        },
         "time_to_start_s": 42.1,
         "time_to_recover_s": Durations.of((30.0, 90.0)),
         "time_to_resume_s": Durations.of((10.0,)),
@@ -85,6 +93,7 @@ NOTHING = report(
     failures=0,
     samples=SampleCounts(),
     background={},
+    interference_s=0.0,
     attempts=(attempt(end="running", wall_s=0.0, stages=EMPTY),),
 )
 JOBS = {
@@ -94,6 +103,7 @@ JOBS = {
     "warned": report(warnings=("attempt 1, rank 1: its log is missing; its time is unknown",)),
     "with sections": report(sections={"publish": {"time_to_published_s": 12.3456, "model": "r1", "parts": [1, 2]}}),
     "1000 attempts": report(attempts=tuple(attempt(n) for n in range(1, 1001))),
+    "ranks": report(attempts=(attempt(), attempt(2, world_size=4, start_unix=1_700_006_000.0))),
     "a year": report(wall_s=3.2e7, stages={**STAGES, "training": 3.1e7}),
 }
 
@@ -112,10 +122,25 @@ def test_a_report_fits_the_terminal(name, width):
     assert "ETT" in text
 
 
+COLOURED = {"force_terminal": True, "color_system": "truecolor"}
+
+
+def bars(text: str) -> list[str]:
+    return [line for line in re.sub(r"\x1b\[[\d;]*m", "", text).splitlines() if re.fullmatch(r" *█+ *", line)]
+
+
 @pytest.mark.parametrize("width", [60, 80, 120])
-def test_the_job_is_one_bar_of_one_line(width):
-    lines = [line for line in printed(report(), width).splitlines() if re.fullmatch(r" *█+ *", line)]
-    assert len(lines) == 1
+def test_the_job_is_one_bar_of_one_line_where_colours_tell_its_parts_apart(width, monkeypatch):
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    assert len(bars(printed(report(), width, **COLOURED))) == 1
+    assert bars(printed(report(), width)) == []
+    monkeypatch.setenv("NO_COLOR", "1")
+    assert bars(printed(report(), width, **COLOURED)) == []
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_no_line_ends_in_blanks(name):
+    assert [line for line in printed(JOBS[name]).splitlines() if line != line.rstrip()] == []
 
 
 @pytest.mark.parametrize("width", [60, 80, 120])
@@ -143,9 +168,13 @@ def test_every_stage_and_owner_stands_there_in_full_with_its_seconds(width):
         assert owner in text
 
 
-def test_stages_without_time_are_left_out_but_for_training():
+def test_what_would_read_zero_is_left_out_but_for_training():
+    text = printed(report(background={"snapshot_write_s": 0.0}, interference_s=0.0, samples=SampleCounts(new=1)))
+    for nothing in ("shutdown", "publisher", "publishing", "snapshot write", "Interference", "skipped"):
+        assert nothing not in text
     text = printed(NOTHING)
-    assert "publishing" not in text
+    assert "repeated  " not in text.partition("Attempts")[0]
+    assert "Who owns" not in text
     assert re.search(r"^ *training ", text, re.MULTILINE)
 
 
@@ -159,20 +188,59 @@ def test_a_running_job_says_how_it_went_lately():
     assert "ETT lately" in printed(JOBS["running"])
     assert "88.5 %" in printed(JOBS["running"])
     assert "ETT lately" not in printed(JOBS["killed"])
+    assert "ETT lately" not in printed(report(state="running", wall_s=599.0))
 
 
-def test_figures_of_restarts_are_given_with_their_spread():
-    few = " ".join(printed(report()).split())
-    assert "60.0 s to new data again: 30.0 s, 90.0 s" in few
+def test_figures_of_restarts_say_what_they_measure_and_of_how_many_they_are_the_mean():
+    text = " ".join(printed(report()).split())
+    assert "60.0 s from the last new step to the next new step mean of 2: 30.0 s, 90.0 s" in text
+    assert "10.0 s from the last new step to the next step of any kind Failures" in text
     many = Durations.of(tuple(float(seconds) for seconds in range(1, 41)))
     text = " ".join(printed(report(time_to_recover_s=many)).split())
-    assert "20.5 s to new data again: p50 20.0 s, p95 38.0 s, max 40.0 s" in text
-    assert "no restart yet" in printed(NOTHING)
+    assert "20.5 s from the last new step to the next new step" in text
+    assert "mean of 40: p50 20.0 s, p95 38.0 s, max 40.0 s" in text
+
+
+@pytest.mark.parametrize(
+    ("steps", "recover", "resume"),
+    [
+        ([5], "no restart", "no restart"),
+        ([0, 5], "no restart after a first step", "no restart after a first step"),
+        ([5, 0], "no restart has got to new data", "no restart has trained a step"),
+    ],
+)
+def test_without_a_figure_of_restarts_it_says_why(steps, recover, resume):
+    attempts = tuple(attempt(number, steps=StepCounts(new=new)) for number, new in enumerate(steps, 1))
+    text = printed(report(attempts=attempts, time_to_recover_s=Durations(), time_to_resume_s=Durations()))
+    assert re.search(rf"Time to recover +- +{recover}$", text, re.MULTILINE)
+    assert re.search(rf"Time to resume +- +{resume}$", text, re.MULTILINE)
+
+
+@pytest.mark.parametrize("width", [80, 100])
+def test_a_narrow_terminal_keeps_what_was_trained_and_goes_without_the_time_of_day(width):
+    text = printed(JOBS["running"], width)
+    for column in ("wall", "end", "from sample", "to sample", "repeated", "ETT"):
+        assert re.search(rf"^ +#.* {column}( |$)", text, re.MULTILINE), column
+    assert ("began (UTC)" in text) is (width == 100)
+
+
+def test_a_gap_before_an_attempt_is_named_and_explained():
+    text = printed(JOBS["killed"])
+    assert re.search(r"^ *1 .* 3\.0 s +1 h 40 min +killed", text, re.MULTILINE)
+    assert "Wall and ETT include the gap before the process began." in text
+    whole = attempt(process_start_unix=1_700_000_000.0)
+    assert "gap" not in printed(report(attempts=(whole,)))
+
+
+def test_means_over_ranks_are_called_so():
+    note = "Means over ranks; the ETT above counts the seconds of every rank."
+    assert note in printed(JOBS["ranks"])
+    assert note not in printed(report(attempts=(attempt(world_size=1),)))
 
 
 def test_background_work_and_its_interference_are_beside_the_rest():
     text = printed(report())
-    assert re.search(r"snapshot write +12\.5 s +in the background", text)
+    assert re.search(r"snapshot write +12\.5 s +in the background,", text)
     assert "Interference" in text
     assert "Interference" not in printed(NOTHING)
 
@@ -212,9 +280,9 @@ def test_every_stage_has_a_colour_of_its_own():
 
 def test_a_terminal_gets_colours_unless_it_asks_for_none(monkeypatch):
     monkeypatch.delenv("NO_COLOR", raising=False)
-    assert "\x1b[38;" in printed(report(), force_terminal=True, color_system="truecolor")
+    assert "\x1b[38;" in printed(report(), **COLOURED)
     monkeypatch.setenv("NO_COLOR", "1")
-    assert "\x1b[38;" not in printed(report(), force_terminal=True, color_system="truecolor")
+    assert "\x1b[38;" not in printed(report(), **COLOURED)
 
 
 def test_a_file_gets_no_escape_codes():
