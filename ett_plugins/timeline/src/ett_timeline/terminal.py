@@ -148,7 +148,7 @@ def _figures(report: Report) -> Table:
     table.add_row(
         "Time to resume",
         duration(report.time_to_resume_s.mean),
-        _restarts(report, report.time_to_resume_s, "step of any kind", "trained a step"),
+        _restarts(report, report.time_to_resume_s, "step", "trained a step"),
     )
     table.add_row("Failures", str(report.failures), "attempts ended by infrastructure")
     trained = report.samples.new + report.samples.repeated
