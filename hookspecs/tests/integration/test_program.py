@@ -119,7 +119,14 @@ def test_a_reader_that_goes_away_in_the_middle_is_no_error(environment):
 
 
 def test_ctrl_c_ends_the_program_with_130_and_no_traceback(environment):
-    program = subprocess.Popen([*PROGRAM, "forever"], env=environment, stdout=subprocess.PIPE, stderr=subprocess.PIPE)
+    program = subprocess.Popen(
+        [*PROGRAM, "forever"],
+        env=environment,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        # Whoever runs these tests in the background may ignore it, and children inherit that.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+    )
     assert program.stdout.readline() == b"ready\n"
     time.sleep(0.05)
     program.send_signal(signal.SIGINT)
