@@ -158,7 +158,7 @@ class Job:
         with self._monkeypatch.context() as patch:
             patch.setattr(recording, "process_start_monotonic_ns", lambda: started)
             patch.setattr(recording, "atexit", SimpleNamespace(register=exits.append))
-            patch.setattr(recording, "_OPEN", {})
+            patch.setattr(recording, "_OPEN", recording.OpenRecordings())
             try:
                 yield
             finally:

@@ -27,7 +27,7 @@ class Heartbeat:
 
     Args:
         writer: The log.
-        state: The memory-mapped state.
+        state: The state file.
         anchor: The clocks, as the log's header has them.
         clock: Monotonic nanoseconds.
         on_beat: Called every few seconds.
@@ -52,7 +52,7 @@ class Heartbeat:
         self._wake = threading.Event()
         self._flushing = threading.Lock()
         self._stopped = False
-        self._complained = self._failed = False
+        self._complained = self._failed = self._deleted = False
         self._jump_ns = 0
         self._thread: threading.Thread | None = None
         self.log_failing = False
@@ -75,6 +75,14 @@ class Heartbeat:
             self._thread.join(timeout=_PATIENCE_S)
         self.flush()
         self._state.beat(self._clock())
+
+    def disown(self) -> None:
+        """This is a forked child: its parent goes on alone, and locks that its threads held are held for ever."""
+        self._stopped = True
+        self._wake = threading.Event()
+        self._flushing = threading.Lock()
+        self._state = StateFile.nowhere()
+        self._writer.disown()
 
     def flush(self) -> None:
         """Write what is queued, from this thread; not at all where another has been at it for seconds."""
@@ -104,6 +112,15 @@ class Heartbeat:
             self._note(f"the wall clock jumped by {(jump - self._jump_ns) / NS:+.1f} s; durations are not affected")
             self._jump_ns = jump
 
+    def watch_files(self) -> None:
+        """Say so once where somebody has deleted the job's directory."""
+        if not self._deleted and self._writer.was_deleted:
+            self._deleted = True
+            log.warning(
+                "the timeline was deleted: what is recorded from here on is lost, and training goes on; start the job "
+                "again with a directory that stays"
+            )
+
     def _note(self, text: str) -> None:
         self._writer.put(NoteLine(t=self._clock(), text=text))
 
@@ -115,6 +132,7 @@ class Heartbeat:
             try:
                 self._state.beat(self._clock())
                 self.watch_clock()
+                self.watch_files()
                 self.flush()
                 if self._on_beat is not None and beats % _BEATS_A_CALL == 0:
                     self._on_beat()

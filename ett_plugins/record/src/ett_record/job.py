@@ -11,17 +11,20 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, fields
 from pathlib import Path
 from typing import Any, Final
 
 from .clock import boot_id, process_start_ticks
+from .lines import decode_header
 
 JOB_SCHEMA: Final = "ett.job/1"
 LEASE_S: Final = 30.0
 """How long a writer on another host is believed without a sign of life."""
 
 _GUARD_WAIT_S: Final = 5.0
+_LARGEST_PID: Final = 2**31 - 1
+_LONGEST_HEADER: Final = 1 << 16
 
 
 class JobDirectoryInUse(Exception):
@@ -36,11 +39,13 @@ class Claim:
         job_id: The job's identity.
         attempt: The new attempt's number.
         predecessor: Why the attempt before is known to be over, see :class:`ett_record.lines.Header`.
+        notes: What was found damaged on the way, for the report.
     """
 
     job_id: str
     attempt: int
     predecessor: str | None
+    notes: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,6 +56,16 @@ class _Owner:
     started_ticks: int | None
     run: str | None
     attempt: int
+
+
+_OWNER_TYPES: Final[Mapping[str, tuple[type, ...]]] = {
+    "host": (str,),
+    "boot": (str,),
+    "pid": (int,),
+    "started_ticks": (int, type(None)),
+    "run": (str, type(None)),
+    "attempt": (int,),
+}
 
 
 def timeline_dir(job_dir: Path) -> Path:
@@ -64,10 +79,16 @@ def attempt_dir(job_dir: Path, number: int) -> Path:
 
 
 def attempt_numbers(job_dir: Path) -> list[int]:
-    """The attempts that left a directory, in order."""
+    """The attempts that left a directory, in order.
+
+    Raises:
+        OSError: The timeline cannot be listed.
+    """
     with contextlib.suppress(FileNotFoundError):
-        names = (entry.name for entry in timeline_dir(job_dir).iterdir() if entry.is_dir())
-        return sorted(int(m[1]) for name in names if (m := re.fullmatch(r"attempt-(\d{4,})", name)))
+        names = {entry.name for entry in timeline_dir(job_dir).iterdir() if entry.is_dir()}
+        numbers = (int(match[1]) for name in names if (match := re.fullmatch(r"attempt-(\d{4,9})", name)))
+        # One spelling each: attempt-00001 is nobody's.
+        return sorted(number for number in numbers if number and attempt_dir(job_dir, number).name in names)
     return []
 
 
@@ -77,7 +98,7 @@ def rank_log(attempt: Path, rank: int) -> Path:
 
 
 def rank_state(attempt: Path, rank: int) -> Path:
-    """A rank's memory-mapped state in an attempt's directory."""
+    """A rank's state file in an attempt's directory."""
     return attempt / f"rank-{rank:05d}.state"
 
 
@@ -113,14 +134,15 @@ def claim(job_dir: Path, environ: Mapping[str, str]) -> Claim:
     home = timeline_dir(job_dir)
     home.mkdir(parents=True, exist_ok=True)
     run = launcher_run_id(environ)
+    notes: list[str] = []
     with _guarded(home):
-        predecessor = _why_over(home, run)
-        job_id = _identity(job_dir)
+        predecessor = _why_over(home, run, notes)
+        job_id = _identity(job_dir, notes)
         number = max(attempt_numbers(job_dir), default=0) + 1
         attempt_dir(job_dir, number).mkdir()
         owner = _Owner(socket.gethostname(), boot_id(), os.getpid(), process_start_ticks(os.getpid()), run, number)
         _write_atomically(_lock_file(home), asdict(owner))
-    return Claim(job_id, number, predecessor if number > 1 else None)
+    return Claim(job_id, number, predecessor if number > 1 else None, tuple(notes))
 
 
 def renew(job_dir: Path, attempt: int) -> None:
@@ -146,6 +168,9 @@ def process_is_gone(host: str, boot: str, pid: int, started_ticks: int | None) -
     """Whether a process has ended; None if this host, or this boot of it, cannot say."""
     if host != socket.gethostname() or boot != boot_id():
         return None
+    if not 0 < pid <= _LARGEST_PID:
+        # No process has such an id, and a signal to it would reach others.
+        return True
     ticks = process_start_ticks(pid)
     if ticks is not None:
         return started_ticks is not None and ticks != started_ticks
@@ -159,8 +184,8 @@ def process_is_gone(host: str, boot: str, pid: int, started_ticks: int | None) -
     return process_start_ticks(os.getpid()) is not None
 
 
-def _why_over(home: Path, run: str | None) -> str:
-    owner = _read_owner(_lock_file(home))
+def _why_over(home: Path, run: str | None, notes: list[str]) -> str:
+    owner = _read_owner(_lock_file(home), notes)
     if owner is None:
         return "ended"
     if run is not None and owner.run == run:
@@ -176,25 +201,66 @@ def _why_over(home: Path, run: str | None) -> str:
     )
 
 
-def _identity(job_dir: Path) -> str:
+def _identity(job_dir: Path, notes: list[str]) -> str:
     path = job_dir / "job.json"
-    try:
-        job_id = str(json.loads(path.read_text(encoding="utf-8"))["job_id"])
-    except (FileNotFoundError, ValueError, KeyError, TypeError):
-        job_id = f"{job_dir.name}-{secrets.token_hex(4)}"
+    job_id: object = None
+    values = _read_values(path, notes)
+    if values is not None:
+        job_id = values.get("job_id")
+        if not isinstance(job_id, str) or not job_id.strip():
+            notes.append(f"{path} names no job ({job_id!r:.40})")
+            job_id = None
+    if job_id is None:
+        job_id = _identity_in_logs(job_dir, notes)
         _write_atomically(path, {"schema": JOB_SCHEMA, "job_id": job_id, "created_unix": time.time()})
-    return job_id
+    return str(job_id)
+
+
+def _identity_in_logs(job_dir: Path, notes: list[str]) -> str:
+    """What the newest readable log calls the job; a new name where there is none."""
+    for number in reversed(attempt_numbers(job_dir)):
+        for log in sorted(attempt_dir(job_dir, number).glob("rank-*.jsonl")):
+            with contextlib.suppress(OSError, ValueError), log.open("rb") as lines:
+                job_id = decode_header(lines.readline(_LONGEST_HEADER)).job
+                notes.append(f"the job's identity was taken from {log}, since job.json did not say it")
+                return job_id
+    return f"{job_dir.resolve().name or 'job'}-{secrets.token_hex(4)}"
 
 
 def _lock_file(home: Path) -> Path:
     return home / "writer.json"
 
 
-def _read_owner(path: Path) -> _Owner | None:
-    try:
-        return _Owner(**json.loads(path.read_text(encoding="utf-8")))
-    except (FileNotFoundError, ValueError, TypeError):
+def _read_owner(path: Path, notes: list[str] | None = None) -> _Owner | None:
+    """Who holds the lock; None if nobody does, or nobody can tell."""
+    notes = [] if notes is None else notes
+    values = _read_values(path, notes)
+    if values is None:
         return None
+    try:
+        owner = _Owner(**values)
+        for field in fields(_Owner):
+            if not isinstance(getattr(owner, field.name), _OWNER_TYPES[field.name]):
+                raise TypeError(f"its {field.name} is {getattr(owner, field.name)!r:.40}")
+    except TypeError as error:
+        notes.append(f"{path} was damaged ({error}) and holds nobody up")
+        return None
+    return owner
+
+
+def _read_values(path: Path, notes: list[str]) -> dict[str, Any] | None:
+    """The object in a small JSON file; None, with a note, where there is none to be had."""
+    try:
+        values = json.loads(path.read_text(encoding="utf-8"))
+    except FileNotFoundError:
+        return None
+    except (OSError, ValueError, RecursionError) as error:
+        notes.append(f"{path} cannot be read ({error})")
+        return None
+    if not isinstance(values, dict):
+        notes.append(f"{path} holds no JSON object")
+        return None
+    return values
 
 
 def _write_atomically(path: Path, values: dict[str, Any]) -> None:

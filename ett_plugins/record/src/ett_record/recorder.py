@@ -1,7 +1,8 @@
 """Records one rank of one attempt, as it happens.
 
-The running account (:mod:`ett_record.ledger`) goes to the memory-mapped state at every transition. The lines that
-explain it go to the log about once a second, written by a thread of its own (:mod:`ett_record.heartbeat`).
+The running account (:mod:`ett_record.ledger`) goes to the state file at the end of every step and at every rarer
+transition; a wait and the start of a step go there with the heartbeat's next stamp. The lines that explain it go to the
+log about once a second, written by a thread of its own (:mod:`ett_record.heartbeat`).
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ from .heartbeat import Heartbeat
 from .ledger import Ledger, OpenSpan
 from .lines import EndLine, NoteLine, OutcomeLine, Phase, PhaseLine, PositionLine, SpanLine
 from .runs import Runs
-from .state import ENDS, FAILURE_CLASSES, StateFile
+from .state import ENDS, FAILURE_CLASSES, LARGEST, StateFile
 from .writer import LogWriter
 
 
@@ -30,7 +31,7 @@ class Recorder:
 
     Args:
         writer: The log, header written.
-        state: The memory-mapped state.
+        state: The state file.
         anchor: The clocks, as the header has them.
         process_start_ns: Process start, monotonic.
         high_water: Position earlier attempts had reached.
@@ -73,7 +74,7 @@ class Recorder:
         if self._ledger.between_steps:
             self._close_interval(now)
         self._ledger.spans.append(OpenSpan(Stage.INPUT_WAIT, "loader", "ett-timeline", now, {}))
-        self._save()
+        self._state.hold(self._values())
 
     def end_wait(self) -> None:
         """The loader has answered."""
@@ -86,6 +87,7 @@ class Recorder:
             self._runs.add_wait(wait.start_ns, now)
         else:
             self._put_span(wait, now)
+        self._state.hold(self._values())
 
     def begin_step(self) -> None:
         """A batch is about to be trained."""
@@ -96,7 +98,7 @@ class Recorder:
             # No wait came between: the loader is asked inside the step, or not at all.
             self._close_interval(now)
         self._ledger.begin_step()
-        self._save()
+        self._state.hold(self._values())
 
     def end_step(self, position: int) -> None:
         """The batch was trained.
@@ -109,7 +111,7 @@ class Recorder:
             return
         self._now()
         stage_before = ledger.step_stage
-        samples, repeated = ledger.end_step(position)
+        samples, repeated = ledger.end_step(min(position, LARGEST))
         crossing = 0 < repeated < samples
         if crossing or ledger.step_stage != stage_before:
             # A run holds steps of one kind, and a step across the high-water mark stands alone.
@@ -188,6 +190,7 @@ class Recorder:
     def move_to(self, position: int) -> None:
         """The sample position was set: a checkpoint was loaded, or training begins at zero."""
         ledger = self._ledger
+        position = min(position, LARGEST)
         if position == ledger.position:
             return
         now = self._now()
@@ -243,6 +246,12 @@ class Recorder:
         self._ended = True
         self._save()
         self._heartbeat.stop()
+
+    def disown(self) -> None:
+        """This is a forked child, and the record its parent's: whatever is told from here on reaches no file."""
+        self._ended = True
+        self._state = StateFile.nowhere()
+        self._heartbeat.disown()
 
     @property
     def position(self) -> int:
@@ -317,10 +326,9 @@ class Recorder:
         self._writer.put(ledger.snapshot())
 
     def _save(self) -> None:
-        self._state.write_current(
-            *self._ledger.values(),
-            self._ended,
-            self._outcome,
-            self._failure_class,
-            self._heartbeat.log_failing,
-        )
+        self._state.write_current(self._values())
+
+    def _values(self) -> tuple[int, ...]:
+        return (
+            *self._ledger.values(), self._ended, self._outcome, self._failure_class, self._heartbeat.log_failing,
+        )  # fmt: skip

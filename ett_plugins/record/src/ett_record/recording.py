@@ -9,6 +9,7 @@ import multiprocessing
 import multiprocessing.util
 import os
 import socket
+import threading
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -68,7 +69,36 @@ class Recording:
     recorder: Recorder
 
 
-_OPEN: dict[tuple[int, Path], Recording | None] = {}
+class OpenRecordings:
+    """The records that this process has open, and those it was refused: a process is one attempt of a job.
+
+    Attributes:
+        answers: What rank zero was told of each directory, by process and resolved path.
+        recordings: This rank's records, by process, job and attempt; None where it trains unmeasured.
+        lock: Held while one is opened.
+    """
+
+    def __init__(self) -> None:
+        self.answers: dict[tuple[int, Path], Opening | str] = {}
+        self.recordings: dict[tuple[int, str, int], Recording | None] = {}
+        self.lock = threading.RLock()
+
+    def disown(self) -> None:
+        """This is a forked child: what is open is its parent's."""
+        for recording in self.recordings.values():
+            if recording is not None:
+                recording.recorder.disown()
+        self.__init__()  # type: ignore[misc]
+
+
+_OPEN = OpenRecordings()
+
+
+def _disown() -> None:
+    _OPEN.disown()
+
+
+os.register_at_fork(after_in_child=_disown)
 
 
 def open_recording(
@@ -88,7 +118,7 @@ def open_recording(
         job_dir: Local or shared POSIX path; made if missing.
         rank: Global rank of this process.
         world_size: Number of ranks.
-        share: Broadcasts rank zero's value. Every rank calls it, once.
+        share: Broadcasts rank zero's value. Every rank calls it, once, whether it has a record or not.
         versions: Of what matters, for the header.
         environ: Where launchers and schedulers leave their facts.
 
@@ -97,16 +127,28 @@ def open_recording(
 
     *Runs on* every rank, at the same point of the program.
     """
-    key = (os.getpid(), job_dir.absolute())
-    if key not in _OPEN:
-        opening = share(_open_attempt(job_dir, environ) if rank == 0 else "rank zero decides")
+    with _OPEN.lock:
+        opening = share(_answer(job_dir, environ) if rank == 0 else "rank zero decides")
         if isinstance(opening, str):
-            if rank == 0:
-                log.warning("%s", opening)
-            _OPEN[key] = None
-        else:
-            _OPEN[key] = _open_rank(job_dir, opening, rank, world_size, versions or {}, environ)
-    return _OPEN[key]
+            return None
+        key = (os.getpid(), opening.claim.job_id, opening.claim.attempt)
+        if key not in _OPEN.recordings:
+            _OPEN.recordings[key] = _open_rank(job_dir, opening, rank, world_size, versions or {}, environ)
+        return _OPEN.recordings[key]
+
+
+def _answer(job_dir: Path, environ: Mapping[str, str]) -> Opening | str:
+    """What rank zero tells the others, the same each time it is asked about a directory, however that is spelt."""
+    try:
+        key = (os.getpid(), job_dir.resolve())
+    except (OSError, RuntimeError):
+        # A loop of links; what opens it will say so.
+        key = (os.getpid(), job_dir.absolute())
+    if key not in _OPEN.answers:
+        answer = _OPEN.answers[key] = _open_attempt(job_dir, environ)
+        if isinstance(answer, str):
+            log.warning("%s", answer)
+    return _OPEN.answers[key]
 
 
 def _open_attempt(job_dir: Path, environ: Mapping[str, str]) -> Opening | str:
@@ -117,7 +159,10 @@ def _open_attempt(job_dir: Path, environ: Mapping[str, str]) -> Opening | str:
     except JobDirectoryInUse as refused:
         return str(refused)
     except Exception as error:  # noqa: BLE001  (the other ranks wait for an answer)
-        return f"{job_dir} cannot hold a timeline ({error}): this job trains unmeasured; give one that can be written"
+        return (
+            f"{job_dir} cannot hold a timeline ({error}): this job trains unmeasured; name a directory that can be "
+            f"written"
+        )
 
 
 def _open_rank(
@@ -128,6 +173,8 @@ def _open_rank(
     started = process_start_monotonic_ns()
     process_start = anchor.monotonic_ns if started is None else started
     allocated, notes = allocation_time(environ, anchor.wall(process_start))
+    if rank == 0:
+        notes += opening.claim.notes
     if started is None:
         notes.append("the system does not say when a process started; time before the Trainer's setup is missing")
     directory = attempt_dir(job_dir, attempt)
@@ -158,7 +205,7 @@ def _open_rank(
         state = StateFile(rank_state(directory, rank))
     except OSError as error:
         log.warning("rank %d: a kill will lose up to a second of its timeline (%s)", rank, error)
-        state = StateFile.in_memory()
+        state = StateFile.nowhere()
     for note in notes:
         log.warning("%s", note)
     recorder = Recorder(

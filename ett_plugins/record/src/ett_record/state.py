@@ -1,4 +1,9 @@
-"""A rank's small memory-mapped file: what must survive SIGKILL, updated every step.
+"""A rank's small file of a fixed size: what must survive SIGKILL, updated every step.
+
+It is written in place by one system call an update, which leaves it in the page cache, where a killed process's data
+lives on. (Stores into a memory map would do the same for less, and end the training with SIGBUS once somebody truncates
+the file, as ``cp`` and ``rsync --inplace`` do to what they replace.) What happens between two ends of steps is only
+held ready: the heartbeat writes it with its next stamp.
 
 Two areas, each written twice in turn and guarded by a sequence number at both ends, so that a kill in the middle of a
 write leaves the one before it whole:
@@ -11,14 +16,17 @@ What happened between mark and current state is known by stage, not by moment. A
 
 from __future__ import annotations
 
-import mmap
+import logging
 import os
 import struct
+import threading
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Final
 
 from ett_hookspecs import AttemptEnd, Stage
+
+log = logging.getLogger(__name__)
 
 STAGES: Final = tuple(Stage)
 """Order of the totals."""
@@ -28,7 +36,8 @@ STAGE_COUNT: Final = len(STAGES) + 1
 ENDS: Final = tuple(AttemptEnd)
 FAILURE_CLASSES: Final = ("infrastructure", "user")
 
-_LARGEST: Final = 2**62 - 1
+LARGEST: Final = 2**62 - 1
+"""The largest number that a state file holds."""
 
 _MAGIC: Final = b"ETTSTAT1"
 _HEADER: Final = struct.Struct("<8s")
@@ -131,7 +140,7 @@ STATE_BYTES: Final = max(4096, _MARK_AT + 2 * _MARK.size)
 
 
 def _totals(values: tuple[int, ...]) -> Totals:
-    if min(values[:_TOTALS_COUNT]) < 0 or max(values[:_TOTALS_COUNT]) > _LARGEST:
+    if min(values[:_TOTALS_COUNT]) < 0 or max(values[:_TOTALS_COUNT]) > LARGEST:
         raise ValueError("it says what cannot be")
     t, position, high_water, steps_new, steps_repeated, samples_new, samples_repeated, *stages = values[:_TOTALS_COUNT]
     return Totals(t, position, high_water, steps_new, steps_repeated, samples_new, samples_repeated, tuple(stages))
@@ -152,56 +161,103 @@ def flatten(totals: Totals) -> tuple[int, ...]:
 
 
 class StateFile:
-    """The writer's side.
+    """The writer's side. A disk that refuses is one warning, and from then on nothing is written.
 
     *Runs on* the main thread, but for :meth:`beat`, :meth:`write_mark` and :meth:`sync`, which one other thread may
     call.
 
     Raises:
-        OSError: The file cannot be made; its blocks are allocated up front, because a write to a hole of a memory map
-            on a full disk would kill the process.
+        OSError: The file cannot be made. Its blocks are allocated up front, so that a disk that fills up later does not
+            matter.
     """
 
     def __init__(self, path: Path) -> None:
-        self._descriptor: int | None = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
+        self._path = path
+        descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
-            os.posix_fallocate(self._descriptor, 0, STATE_BYTES)
-            self._map = mmap.mmap(self._descriptor, STATE_BYTES)
+            os.posix_fallocate(descriptor, 0, STATE_BYTES)
+            os.pwrite(descriptor, _MAGIC, 0)
         except BaseException:
-            os.close(self._descriptor)
+            os.close(descriptor)
             path.unlink(missing_ok=True)
             raise
-        self._start()
+        self._start(descriptor)
 
     @classmethod
-    def in_memory(cls) -> StateFile:
-        """One that no file backs: it survives nothing, and harms nothing."""
+    def nowhere(cls) -> StateFile:
+        """One that is not kept: it survives nothing, and harms nothing."""
         self = cls.__new__(cls)
-        self._descriptor = None
-        self._map = mmap.mmap(-1, STATE_BYTES)
-        self._start()
+        self._path = Path(os.devnull)
+        self._start(None)
         return self
 
-    def _start(self) -> None:
-        self._current_sequence = 0
-        self._mark_sequence = 0
-        _HEADER.pack_into(self._map, 0, _MAGIC)
+    def _start(self, descriptor: int | None) -> None:
+        self._descriptor = descriptor
+        # Reentrant: a signal handler may save a checkpoint, and so write, in the middle of a write.
+        self._writing = threading.RLock()
+        self._held: tuple[int, ...] = ()
+        self._written: tuple[int, ...] = ()
+        self._current_sequence = self._mark_sequence = 0
+        self._mark = b""
 
-    def write_current(self, *values: int) -> None:
-        """Replace the current state: the numbers of :func:`flatten`, then those of :class:`Current` after `totals`."""
-        sequence = self._current_sequence = self._current_sequence + 1
-        _CURRENT.pack_into(self._map, _CURRENT_AT + (sequence & 1) * _CURRENT.size, sequence, *values, sequence)
+    def hold(self, values: tuple[int, ...]) -> None:
+        """What the next :meth:`beat` will write as the current state, if nothing newer comes before.
+
+        Args:
+            values: The numbers of :func:`flatten`, then those of :class:`Current` after `totals`.
+        """
+        self._held = values
+
+    def write_current(self, values: tuple[int, ...]) -> None:
+        """Replace the current state now; the arguments are those of :meth:`hold`."""
+        self._held = values
+        if self._descriptor is not None:
+            with self._writing:
+                self._write_current(values)
 
     def write_mark(self, totals: Totals, log_bytes: int) -> None:
         """Say that the log, up to `log_bytes`, explains everything up to `totals`."""
-        sequence = self._mark_sequence = self._mark_sequence + 1
-        _MARK.pack_into(
-            self._map, _MARK_AT + (sequence & 1) * _MARK.size, sequence, *flatten(totals), log_bytes, sequence
-        )
+        with self._writing:
+            sequence = self._mark_sequence = self._mark_sequence + 1
+            self._mark = _MARK.pack(sequence, *flatten(totals), log_bytes, sequence)
+            self._write(self._mark, _MARK_AT + (sequence & 1) * _MARK.size)
 
     def beat(self, now: int) -> None:
-        """Stamp the heartbeat, monotonic nanoseconds."""
-        _HEARTBEAT.pack_into(self._map, _HEARTBEAT_AT, now)
+        """Write what is held and stamp the heartbeat, monotonic nanoseconds.
+
+        A file that somebody has truncated or replaced is mended.
+        """
+        with self._writing:
+            self._mend()
+            held = self._held
+            if held is not self._written:
+                self._write_current(held)
+            self._write(_HEARTBEAT.pack(now), _HEARTBEAT_AT)
+
+    def _write_current(self, values: tuple[int, ...]) -> None:
+        sequence = self._current_sequence = self._current_sequence + 1
+        self._written = values
+        self._write(_CURRENT.pack(sequence, *values, sequence), _CURRENT_AT + (sequence & 1) * _CURRENT.size)
+
+    def _write(self, data: bytes, at: int) -> None:
+        if self._descriptor is not None:
+            try:
+                os.pwrite(self._descriptor, data, at)
+            except OSError as error:
+                self._give_up(error)
+
+    def _mend(self) -> None:
+        if self._descriptor is None:
+            return
+        try:
+            if os.fstat(self._descriptor).st_size >= STATE_BYTES and os.pread(self._descriptor, 8, 0) == _MAGIC:
+                return
+            os.posix_fallocate(self._descriptor, 0, STATE_BYTES)
+        except OSError as error:
+            self._give_up(error)
+        self._write(_MAGIC, 0)
+        self._write(self._mark, _MARK_AT + (self._mark_sequence & 1) * _MARK.size)
+        self._written = ()
 
     def sync(self) -> None:
         """Through to the disk, so that a crash of the host loses no more than what came since.
@@ -210,15 +266,18 @@ class StateFile:
             OSError: The disk refuses.
         """
         if self._descriptor is not None:
-            # Not mmap.flush, which keeps the interpreter's lock: training would wait for the disk.
             os.fdatasync(self._descriptor)
 
     def close(self) -> None:
         """Let go of the file; it stays."""
-        self._map.close()
-        if self._descriptor is not None:
-            os.close(self._descriptor)
-            self._descriptor = None
+        descriptor, self._descriptor = self._descriptor, None
+        if descriptor is not None:
+            os.close(descriptor)
+
+    def _give_up(self, error: OSError) -> None:
+        # The descriptor stays open until the end: another thread may be using it.
+        self._descriptor = None
+        log.warning("%s cannot be written (%s): a kill will lose up to a second of the timeline", self._path, error)
 
 
 def read_state(path: Path) -> StateRecord:
@@ -232,7 +291,7 @@ def read_state(path: Path) -> StateRecord:
     if len(data) < STATE_BYTES or not data.startswith(_MAGIC):
         raise ValueError(f"{path} is not a state file")
     (heartbeat,) = _HEARTBEAT.unpack_from(data, _HEARTBEAT_AT)
-    if not 0 <= heartbeat <= _LARGEST:
+    if not 0 <= heartbeat <= LARGEST:
         raise ValueError("it says what cannot be")
     current = _newest(data, _CURRENT, _CURRENT_AT)
     mark = _newest(data, _MARK, _MARK_AT)
@@ -249,7 +308,7 @@ def _current(values: tuple[int, ...]) -> Current:
         current.open_stage not in range(STAGE_COUNT)
         or current.outcome not in range(-1, len(ENDS))
         or current.failure_class not in range(-1, len(FAILURE_CLASSES))
-        or not 0 <= current.pending <= _LARGEST
+        or not 0 <= current.pending <= LARGEST
     ):
         raise ValueError("it says what cannot be")
     return current

@@ -105,6 +105,15 @@ class LogWriter:
             raise
         self._length += len(data)
 
+    def disown(self) -> None:
+        """Nothing more is written from here: this is a forked child, and the log its parent's."""
+        self._given_up = True
+
+    @property
+    def was_deleted(self) -> bool:
+        """Somebody has removed the file while it was written."""
+        return os.fstat(self._descriptor).st_nlink == 0
+
     @property
     def given_up(self) -> bool:
         """More lines came than could be kept: the log ends, the state file goes on."""

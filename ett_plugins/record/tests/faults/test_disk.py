@@ -182,7 +182,6 @@ def warnings_of(errors: str) -> list[str]:
 
 @pytest.mark.parametrize("kilobytes", [0, 4, 8, 12, 16, 20, 24])
 def test_however_little_space_is_left_training_goes_on(start, small_disk, fill, kilobytes):
-    """Also no SIGBUS from the memory-mapped file, whose pages a full disk cannot give."""
     disk = small_disk(256)
     fill(disk, but_kilobytes=kilobytes)
     process = start(TRAINING, disk / "job", 0.2)

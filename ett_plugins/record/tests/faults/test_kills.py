@@ -183,3 +183,75 @@ recorder.end_fit(recorder.outcome("finished"))
     assert report.state == "finished"
     assert report.samples.new == 20
     assert not lock.exists()
+
+
+@pytest.mark.parametrize("leave", ["sys.exit(0)", "os._exit(0)", "os.kill(os.getpid(), 9)"])
+def test_what_a_forked_child_trains_and_tells_reaches_no_file_of_its_parents(job, start, leave):
+    process = start(
+        f"""
+recorder = open_recording(Path(sys.argv[1])).recorder
+recorder.begin_step()
+recorder.end_step(10)
+child = os.fork()
+if not child:
+    recorder.begin_step()
+    recorder.end_step(2000)
+    recorder.note("told by the child")
+    span = recorder.open(Stage.VALIDATION, "validate", "test")
+    recorder.close_span(span)
+    recorder.end_training()
+    recorder.end_fit(recorder.outcome("failed", "user", "in the child"))
+    recorder.flush()
+    recorder.finish()
+    {leave}
+os.waitpid(child, 0)
+time.sleep(1.2)
+recorder.begin_step()
+recorder.end_step(20)
+recorder.end_training()
+recorder.end_fit(recorder.outcome("finished"))
+""",
+        job.dir,
+    )
+    _, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
+    report = job.report()
+    assert (report.state, report.samples.new, report.stages["validation"]) == ("finished", 20, 0)
+    assert not report.warnings
+
+
+def test_a_forked_child_may_open_a_record_of_its_own(job, start, tmp_path):
+    process = start(
+        """
+recorder = open_recording(Path(sys.argv[1])).recorder
+child = os.fork()
+if not child:
+    print(open_recording(Path(sys.argv[2])).attempt, open_recording(Path(sys.argv[1])))
+    sys.exit(0)
+os.waitpid(child, 0)
+""",
+        job.dir,
+        tmp_path / "other",
+    )
+    out, errors = process.communicate()
+    assert out == "1 None\n"
+    assert "this job trains unmeasured" in errors
+
+
+def test_a_position_beyond_what_can_be_stored_harms_nothing(job, start):
+    process = start(
+        """
+recorder = open_recording(Path(sys.argv[1])).recorder
+for position in (10, 2**62, 10**30):
+    recorder.begin_step()
+    recorder.end_step(position)
+recorder.move_to(10**40)
+recorder.end_training()
+recorder.end_fit(recorder.outcome("finished"))
+""",
+        job.dir,
+    )
+    _, errors = process.communicate()
+    assert (process.returncode, errors) == (0, "")
+    report = job.report()
+    assert (report.state, report.steps.new) == ("finished", 3)

@@ -9,7 +9,7 @@ import shutil
 
 import pytest
 
-from ett_hookspecs import EttError
+from ett_hookspecs import EttError, Stage
 from ett_record import read_job
 from ett_record.state import read_state
 
@@ -48,7 +48,7 @@ def test_a_kill_in_the_middle_of_an_update_leaves_the_state_before_it(job):
     rank.recorder.flush()
     before = rank.state_path.read_bytes()
     was = read_state(rank.state_path)
-    rank.recorder.begin_wait()
+    rank.recorder.open(Stage.VALIDATION, "validate", "test")
     after = rank.state_path.read_bytes()
     now = read_state(rank.state_path)
     assert was.current != now.current

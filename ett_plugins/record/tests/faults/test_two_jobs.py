@@ -7,6 +7,7 @@ import os
 import socket
 import threading
 import time
+from pathlib import Path
 
 import pytest
 
@@ -102,8 +103,8 @@ def test_a_writer_that_is_overtaken_while_it_leaves_does_not_take_the_lock_away(
     read = job_module._read_owner
     successor = threading.Thread(target=claim, args=(job.dir, run))
 
-    def read_slowly(path):
-        owner = read(path)
+    def read_slowly(path, *notes):
+        owner = read(path, *notes)
         if successor.ident is None:
             successor.start()
             successor.join(0.3)
@@ -146,10 +147,30 @@ def test_a_process_id_that_was_given_to_another_process_is_a_dead_writer(job, lo
     assert claim(job.dir, {}).predecessor == "dead"
 
 
-@pytest.mark.parametrize("content", ["", "{", "[]", '{"host": "a"}', "null"])
-def test_a_lock_that_cannot_be_read_is_none(job, lock, content):
-    lock.path.write_text(content)
-    assert claim(job.dir, {}).attempt == 2
+@pytest.mark.parametrize(
+    "content", [b"", b"{", b"[]", b'{"host": "a"}', b"null", b"\xff\xfe", b"[" * 100_000, b'{"a": 1e999}'],
+    ids=["empty", "torn", "list", "fields missing", "null", "no text", "deep", "other fields"],
+)  # fmt: skip
+def test_a_lock_that_cannot_be_read_holds_nobody_up_and_is_noted(job, lock, content):
+    lock.path.write_bytes(content)
+    taken = claim(job.dir, {})
+    assert taken.attempt == 2
+    (note,) = taken.notes
+    assert str(lock.path) in note
+
+
+@pytest.mark.parametrize("changes", [{"pid": "1"}, {"pid": None}, {"run": 7}, {"host": []}, {"attempt": "2"}])
+def test_a_lock_whose_fields_are_of_another_type_holds_nobody_up_and_is_noted(job, lock, changes):
+    lock(**changes)
+    (note,) = claim(job.dir, {}).notes
+    assert f"its {next(iter(changes))} is" in note
+
+
+@pytest.mark.parametrize("pid", [0, -1, 2**31, 10**30])
+def test_a_process_id_that_cannot_be_is_a_dead_writer_and_is_sent_no_signal(job, lock, monkeypatch, pid):
+    monkeypatch.setattr(os, "kill", lambda *arguments: pytest.fail("sent a signal"))
+    lock(pid=pid)
+    assert claim(job.dir, {}).predecessor == "dead"
 
 
 def test_a_job_keeps_its_identity_over_attempts(job):
@@ -158,6 +179,30 @@ def test_a_job_keeps_its_identity_over_attempts(job):
     second = claim(job.dir, {})
     assert first.job_id == second.job_id
     assert (first.predecessor, second.predecessor) == (None, "ended")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [None, b"", b"{", b"[]", b"{}", b'{"job_id": ""}', b'{"job_id": null}', b'{"job_id": 7}', b"[" * 100_000],
+    ids=["missing", "empty", "torn", "list", "no id", "empty id", "null", "number", "deep"],
+)  # fmt: skip
+def test_a_job_whose_name_was_lost_is_still_the_job_that_its_logs_name(job, content):
+    job.launch()
+    path = job.dir / "job.json"
+    if content is not None:
+        path.write_bytes(content)
+    found = claim(job.dir, {})
+    assert found.job_id == "job-1"
+    assert any("identity was taken from" in note and "rank-00000.jsonl" in note for note in found.notes)
+    release(job.dir, found.attempt)
+    assert claim(job.dir, {}) == Claim("job-1", 3, "ended")
+
+
+def test_a_note_about_the_claim_is_in_the_report(job):
+    job.launch().leave()
+    (job.dir / "job.json").write_text("{")
+    open_recording(job.dir, environ={}).recorder.finish()
+    assert any("job.json cannot be read" in warning for warning in job.report().warnings)
 
 
 def test_of_many_that_race_for_a_directory_one_wins(job, start, tmp_path):
@@ -186,3 +231,39 @@ def test_every_rank_gets_what_rank_zero_was_given(job, tmp_path):
     assert open_recording(job.dir, rank=1, world_size=2, share=share, environ={}) is None
     assert calls == ["rank zero decides"]
     assert not job.dir.exists()
+
+
+def test_one_directory_is_one_attempt_however_it_is_spelt(job, tmp_path, monkeypatch):
+    job.dir.mkdir()
+    (tmp_path / "link").symlink_to(job.dir)
+    monkeypatch.chdir(tmp_path)
+    spellings = [job.dir, tmp_path / "link", job.dir / ".." / job.dir.name, Path("job")]
+    recordings = {id(open_recording(spelling, environ={})) for spelling in spellings}
+    assert len(recordings) == 1
+    assert len(list((job.dir / "timeline").glob("attempt-*"))) == 1
+
+
+def test_two_threads_that_open_one_directory_get_one_attempt(job):
+    opened = []
+    threads = [threading.Thread(target=lambda: opened.append(open_recording(job.dir, environ={}))) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert len(opened) == 8
+    assert len({id(recording) for recording in opened}) == 1
+
+
+def test_every_rank_takes_part_each_time_whatever_it_has_open(job):
+    """A rank that skipped the broadcast would leave the others waiting in it."""
+    calls = []
+
+    def share(opening):
+        calls.append(opening)
+        return first
+
+    first = open_recording(job.dir, environ={}, share=lambda opening: calls.append(opening) or opening) and calls.pop()
+    opened = [open_recording(job.dir, rank=1, world_size=2, share=share, environ={}) for _ in range(2)]
+    again = open_recording(job.dir, environ={}, share=lambda opening: calls.append(opening) or opening)
+    assert calls == ["rank zero decides", "rank zero decides", first]
+    assert opened[0] is opened[1] is again

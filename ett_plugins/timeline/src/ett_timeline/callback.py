@@ -46,7 +46,7 @@ class EffectiveTrainingTime(Callback):
                 raise ValueError("job_dir is empty: give a directory, or leave it out and set ETT_JOB_DIR")
             if "://" in text:
                 raise ValueError(
-                    f"job_dir must be a local or shared POSIX path, not {text}: the timeline is memory-mapped"
+                    f"job_dir must be a local or shared POSIX path, not {text}: the timeline is written in place"
                 )
         self._job_dir = job_dir
         self._measure: Measurement | None = None
