@@ -11,12 +11,12 @@ import secrets
 import socket
 import time
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
 from .clock import boot_id, process_start_ticks
-from .lines import decode_header
+from .lines import DAMAGED, decode_header
 
 JOB_SCHEMA: Final = "ett.job/1"
 LEASE_S: Final = 30.0
@@ -148,9 +148,9 @@ def claim(job_dir: Path, environ: Mapping[str, str]) -> Claim:
 def renew(job_dir: Path, attempt: int) -> None:
     """A sign of life for the lease, every second. Does nothing once another attempt holds the lock."""
     path = _lock_file(timeline_dir(job_dir))
-    owner = _read_owner(path)
-    if owner is not None and owner.attempt == attempt:
-        os.utime(path)
+    with contextlib.suppress(OSError):
+        if _is_mine(_read_owner(path), attempt):
+            os.utime(path)
 
 
 def release(job_dir: Path, attempt: int) -> None:
@@ -159,8 +159,7 @@ def release(job_dir: Path, attempt: int) -> None:
     path = _lock_file(home)
     # Where that fails the lock stays, and a dead process's lock holds nobody up.
     with contextlib.suppress(OSError, JobDirectoryInUse), _guarded(home):
-        owner = _read_owner(path)
-        if owner is not None and owner.attempt == attempt:
+        if _is_mine(_read_owner(path), attempt):
             path.unlink()
 
 
@@ -201,30 +200,44 @@ def _why_over(home: Path, run: str | None, notes: list[str]) -> str:
     )
 
 
+def _is_mine(owner: _Owner | None, attempt: int) -> bool:
+    """Whether this process holds the lock; where a directory was deleted and made anew another one's has its number."""
+    me = os.getpid()
+    return owner is not None and (owner.attempt, owner.pid, owner.started_ticks) == (
+        attempt, me, process_start_ticks(me)
+    )  # fmt: skip
+
+
 def _identity(job_dir: Path, notes: list[str]) -> str:
     path = job_dir / "job.json"
-    job_id: object = None
     values = _read_values(path, notes)
     if values is not None:
         job_id = values.get("job_id")
-        if not isinstance(job_id, str) or not job_id.strip():
-            notes.append(f"{path} names no job ({job_id!r:.40})")
-            job_id = None
+        if isinstance(job_id, str) and job_id.strip():
+            return job_id
+        notes.append(f"{path} names no job ({job_id!r:.40})")
+    job_id = _identity_in_logs(job_dir, notes)
     if job_id is None:
-        job_id = _identity_in_logs(job_dir, notes)
-        _write_atomically(path, {"schema": JOB_SCHEMA, "job_id": job_id, "created_unix": time.time()})
-    return str(job_id)
+        job_id = f"{job_dir.resolve().name or 'job'}-{secrets.token_hex(4)}"
+        if notes or attempt_numbers(job_dir):
+            notes.append(
+                f"neither job.json nor a log says what job this is: it is {job_id} from here on, and checkpoints saved "
+                f"before count as another job's"
+            )
+    _write_atomically(path, {"schema": JOB_SCHEMA, "job_id": job_id, "created_unix": time.time()})
+    return job_id
 
 
-def _identity_in_logs(job_dir: Path, notes: list[str]) -> str:
-    """What the newest readable log calls the job; a new name where there is none."""
+def _identity_in_logs(job_dir: Path, notes: list[str]) -> str | None:
+    """What the newest readable log calls the job."""
     for number in reversed(attempt_numbers(job_dir)):
         for log in sorted(attempt_dir(job_dir, number).glob("rank-*.jsonl")):
-            with contextlib.suppress(OSError, ValueError), log.open("rb") as lines:
+            with contextlib.suppress(OSError, RecursionError, *DAMAGED), log.open("rb") as lines:
                 job_id = decode_header(lines.readline(_LONGEST_HEADER)).job
-                notes.append(f"the job's identity was taken from {log}, since job.json did not say it")
-                return job_id
-    return f"{job_dir.resolve().name or 'job'}-{secrets.token_hex(4)}"
+                if job_id.strip():
+                    notes.append(f"the job's identity was taken from {log}, since job.json did not say it")
+                    return job_id
+    return None
 
 
 def _lock_file(home: Path) -> Path:
@@ -237,24 +250,26 @@ def _read_owner(path: Path, notes: list[str] | None = None) -> _Owner | None:
     values = _read_values(path, notes)
     if values is None:
         return None
-    try:
-        owner = _Owner(**values)
-        for field in fields(_Owner):
-            if not isinstance(getattr(owner, field.name), _OWNER_TYPES[field.name]):
-                raise TypeError(f"its {field.name} is {getattr(owner, field.name)!r:.40}")
-    except TypeError as error:
-        notes.append(f"{path} was damaged ({error}) and holds nobody up")
-        return None
-    return owner
+    # What a later version may add is left out, and is no damage.
+    known: dict[str, Any] = {name: values.get(name) for name in _OWNER_TYPES}
+    for name, value in known.items():
+        if not isinstance(value, _OWNER_TYPES[name]):
+            notes.append(f"{path} was damaged (its {name} is {value!r:.40}) and holds nobody up")
+            return None
+    return _Owner(**known)
 
 
 def _read_values(path: Path, notes: list[str]) -> dict[str, Any] | None:
-    """The object in a small JSON file; None, with a note, where there is none to be had."""
+    """The object in a small JSON file; None if there is no file, and, with a note, if it is damaged.
+
+    Raises:
+        OSError: What it holds cannot be told, and may be whole.
+    """
     try:
         values = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
         return None
-    except (OSError, ValueError, RecursionError) as error:
+    except (IsADirectoryError, ValueError, RecursionError) as error:
         notes.append(f"{path} cannot be read ({error})")
         return None
     if not isinstance(values, dict):
@@ -264,6 +279,9 @@ def _read_values(path: Path, notes: list[str]) -> dict[str, Any] | None:
 
 
 def _write_atomically(path: Path, values: dict[str, Any]) -> None:
+    if path.is_dir():
+        # No file can replace it.
+        path.rename(path.with_name(f"{path.name}.{secrets.token_hex(4)}"))
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.write_text(json.dumps(values) + "\n", encoding="utf-8")
     partial.replace(path)
@@ -286,6 +304,10 @@ def _guarded(home: Path) -> Iterator[None]:
                         f"unmeasured"
                     ) from None
                 time.sleep(0.01)
-        yield
+        try:
+            yield
+        finally:
+            # A child that was forked meanwhile has the descriptor too, and would go on holding the lock.
+            fcntl.flock(descriptor, fcntl.LOCK_UN)
     finally:
         os.close(descriptor)

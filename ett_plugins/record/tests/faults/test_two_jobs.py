@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
+import signal
 import socket
 import threading
 import time
@@ -173,6 +175,63 @@ def test_a_process_id_that_cannot_be_is_a_dead_writer_and_is_sent_no_signal(job,
     assert claim(job.dir, {}).predecessor == "dead"
 
 
+def test_a_directory_in_the_place_of_the_lock_holds_nobody_up_and_is_noted(job, lock):
+    lock.path.unlink()
+    lock.path.mkdir()
+    (note,) = claim(job.dir, {}).notes
+    assert str(lock.path) in note
+    with pytest.raises(JobDirectoryInUse):
+        claim(job.dir, {})
+
+
+def test_a_lock_that_may_not_be_read_may_be_somebodys(job, lock, monkeypatch):
+    def refuse(path, **_):
+        raise PermissionError(path)
+
+    monkeypatch.setattr(Path, "read_text", refuse)
+    with pytest.raises(PermissionError):
+        claim(job.dir, {})
+
+
+def test_a_lock_that_says_more_than_this_version_knows_is_a_lock(job, lock):
+    lock(written_by="a later version")
+    with pytest.raises(JobDirectoryInUse):
+        claim(job.dir, {})
+
+
+def test_a_writer_whose_directory_was_deleted_and_made_anew_leaves_the_lock_to_the_one_that_made_it(job, start):
+    first = start(TRAINING, job.dir)
+    first.stdout.readline()
+    shutil.rmtree(job.dir)
+    second = start(TRAINING, job.dir)
+    assert second.stdout.readline() == "1\n"
+    first.communicate("")
+    with pytest.raises(JobDirectoryInUse, match=f"process {second.pid}"):
+        claim(job.dir, {})
+
+
+def test_a_child_that_was_forked_during_a_claim_holds_nobody_up(job, monkeypatch):
+    children = []
+    write = job_module._write_atomically
+
+    def write_and_fork(path, values):
+        write(path, values)
+        if not (child := os.fork()):
+            time.sleep(60)
+            os._exit(0)
+        children.append(child)
+
+    monkeypatch.setattr(job_module, "_write_atomically", write_and_fork)
+    monkeypatch.setattr(job_module, "_GUARD_WAIT_S", 0.0)
+    try:
+        claim(job.dir, {"SLURM_JOB_ID": "1"})
+        assert claim(job.dir, {"SLURM_JOB_ID": "1"}).attempt == 2
+    finally:
+        for child in children:
+            os.kill(child, signal.SIGKILL)
+            os.waitpid(child, 0)
+
+
 def test_a_job_keeps_its_identity_over_attempts(job):
     first = claim(job.dir, {})
     release(job.dir, 1)
@@ -183,19 +242,41 @@ def test_a_job_keeps_its_identity_over_attempts(job):
 
 @pytest.mark.parametrize(
     "content",
-    [None, b"", b"{", b"[]", b"{}", b'{"job_id": ""}', b'{"job_id": null}', b'{"job_id": 7}', b"[" * 100_000],
-    ids=["missing", "empty", "torn", "list", "no id", "empty id", "null", "number", "deep"],
+    [None, "dir", b"", b"{", b"[]", b"{}", b'{"job_id": ""}', b'{"job_id": null}', b'{"job_id": 7}', b"[" * 100_000],
+    ids=["missing", "directory", "empty", "torn", "list", "no id", "empty id", "null", "number", "deep"],
 )  # fmt: skip
 def test_a_job_whose_name_was_lost_is_still_the_job_that_its_logs_name(job, content):
     job.launch()
     path = job.dir / "job.json"
-    if content is not None:
+    if content == "dir":
+        path.mkdir()
+    elif content is not None:
         path.write_bytes(content)
     found = claim(job.dir, {})
     assert found.job_id == "job-1"
     assert any("identity was taken from" in note and "rank-00000.jsonl" in note for note in found.notes)
     release(job.dir, found.attempt)
     assert claim(job.dir, {}) == Claim("job-1", 3, "ended")
+
+
+@pytest.mark.parametrize(
+    "header",
+    [b"", b"\xff\n", b"[" * 60_000 + b"\n", b'{"k": "attempt"}\n', None],
+    ids=["empty", "no text", "deep", "fields missing", "no name"],
+)
+def test_a_log_that_does_not_name_the_job_leaves_that_to_an_earlier_one(job, header):
+    job.launch()
+    nameless = job.launch()
+    whole = nameless.log.read_bytes()
+    nameless.log.write_bytes(whole.replace(b'"job":"job-1"', b'"job":" "') if header is None else header)
+    assert claim(job.dir, {}).job_id == "job-1"
+
+
+def test_a_job_whose_name_nothing_tells_is_told_its_new_one(job):
+    job.launch().log.unlink()
+    new = claim(job.dir, {})
+    (note,) = new.notes
+    assert f"it is {new.job_id} from here on" in note
 
 
 def test_a_note_about_the_claim_is_in_the_report(job):
