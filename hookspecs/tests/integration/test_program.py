@@ -125,7 +125,7 @@ def test_ctrl_c_ends_the_program_with_130_and_no_traceback(environment):
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         # Whoever runs these tests in the background may ignore it, and children inherit that.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # noqa: PLW1509  (no threads here)
     )
     assert program.stdout.readline() == b"ready\n"
     time.sleep(0.05)
