@@ -73,29 +73,27 @@ class OpenRecordings:
     """The records that this process has open, and those it was refused: a process is one attempt of a job.
 
     Attributes:
-        answers: What rank zero was told of each directory, by process and resolved path.
-        recordings: This rank's records, by process, job and attempt; None where it trains unmeasured.
+        answers: What rank zero was told of each directory, by resolved path.
+        recordings: This rank's records, by job and attempt; None where it trains unmeasured.
         lock: Held while one is opened.
     """
 
     def __init__(self) -> None:
-        self.answers: dict[tuple[int, Path], Opening | str] = {}
-        self.recordings: dict[tuple[int, str, int], Recording | None] = {}
+        self.answers: dict[Path, Opening | str] = {}
+        self.recordings: dict[tuple[str, int], Recording | None] = {}
         self.lock = threading.RLock()
-
-    def disown(self) -> None:
-        """This is a forked child: what is open is its parent's."""
-        for recording in self.recordings.values():
-            if recording is not None:
-                recording.recorder.disown()
-        self.__init__()  # type: ignore[misc]
 
 
 _OPEN = OpenRecordings()
 
 
 def _disown() -> None:
-    _OPEN.disown()
+    """This is a forked child: what is open is its parent's."""
+    global _OPEN  # noqa: PLW0603
+    for recording in _OPEN.recordings.values():
+        if recording is not None:
+            recording.recorder.disown()
+    _OPEN = OpenRecordings()
 
 
 os.register_at_fork(after_in_child=_disown)
@@ -127,28 +125,33 @@ def open_recording(
 
     *Runs on* every rank, at the same point of the program.
     """
+    job_dir = _resolved(job_dir)
     with _OPEN.lock:
         opening = share(_answer(job_dir, environ) if rank == 0 else "rank zero decides")
         if isinstance(opening, str):
             return None
-        key = (os.getpid(), opening.claim.job_id, opening.claim.attempt)
+        key = (opening.claim.job_id, opening.claim.attempt)
         if key not in _OPEN.recordings:
             _OPEN.recordings[key] = _open_rank(job_dir, opening, rank, world_size, versions or {}, environ)
         return _OPEN.recordings[key]
 
 
 def _answer(job_dir: Path, environ: Mapping[str, str]) -> Opening | str:
-    """What rank zero tells the others, the same each time it is asked about a directory, however that is spelt."""
-    try:
-        key = (os.getpid(), job_dir.resolve())
-    except (OSError, RuntimeError):
-        # A loop of links; what opens it will say so.
-        key = (os.getpid(), job_dir.absolute())
-    if key not in _OPEN.answers:
-        answer = _OPEN.answers[key] = _open_attempt(job_dir, environ)
+    """What rank zero tells the others, the same each time it is asked about a directory."""
+    if job_dir not in _OPEN.answers:
+        answer = _OPEN.answers[job_dir] = _open_attempt(job_dir, environ)
         if isinstance(answer, str):
             log.warning("%s", answer)
-    return _OPEN.answers[key]
+    return _OPEN.answers[job_dir]
+
+
+def _resolved(job_dir: Path) -> Path:
+    """The one spelling of a directory, which stays right wherever the process goes."""
+    try:
+        return job_dir.resolve()
+    except (OSError, RuntimeError, ValueError):
+        # No path at all, a loop of links, no working directory: rank zero will say so when it cannot be opened.
+        return job_dir
 
 
 def _open_attempt(job_dir: Path, environ: Mapping[str, str]) -> Opening | str:
@@ -250,11 +253,13 @@ def high_water_mark(job_dir: Path) -> int:
 
 
 def _reached_by_log(path: Path) -> int:
-    data = path.read_bytes()
     steps = Steps()
-    for block in decode_lines(data, 0, data.rfind(b"\n") + 1):
-        for values in block:
-            with contextlib.suppress(*DAMAGED):
-                if values["k"] == StepsLine.KIND:
-                    steps.extend([values])
+    # What cannot be read is in the report's warnings, and no reason to train unmeasured.
+    with contextlib.suppress(OSError, RecursionError):
+        data = path.read_bytes()
+        for block in decode_lines(data, 0, data.rfind(b"\n") + 1):
+            for values in block:
+                with contextlib.suppress(*DAMAGED):
+                    if values["k"] == StepsLine.KIND:
+                        steps.extend([values])
     return max(steps.p1, default=0)

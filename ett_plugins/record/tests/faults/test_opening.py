@@ -115,3 +115,52 @@ print("trained")
     assert out == "trained\n"
     assert errors.count("WARNING") == 1
     assert "training goes on" in errors
+
+
+@pytest.mark.parametrize("bad", ["a\\0b", "loop", "gone"])
+def test_rank_zero_answers_the_others_even_of_what_is_no_directory(start, tmp_path, bad):
+    script = """
+os.chdir(sys.argv[1])
+os.symlink("loop", "loop")
+if sys.argv[2] == "gone":
+    os.mkdir("gone")
+    os.chdir("gone")
+    os.rmdir("../gone")
+answers = []
+job_dir = Path(sys.argv[2].replace("\\\\0", "\\0")) / "job"
+assert open_recording(job_dir, share=lambda opening: answers.append(opening) or opening) is None
+print(len(answers))
+"""
+    out, errors = start(script, tmp_path, bad).communicate()
+    assert out == "1\n", errors
+    (warning,) = errors.splitlines()
+    assert "cannot hold a timeline" in warning
+
+
+def test_a_process_that_goes_elsewhere_still_renews_and_releases_its_lock(job, start):
+    script = """
+job_dir = Path(sys.argv[1])
+os.chdir(job_dir.parent)
+recorder = open_recording(Path(job_dir.name)).recorder
+lock = job_dir / "timeline" / "writer.json"
+os.chdir("/")
+os.utime(lock, (1, 1))
+recorder._heartbeat._on_beat()
+print(lock.stat().st_mtime > 1)
+"""
+    assert start(script, job.dir).communicate() == ("True\n", "")
+    assert not (job.dir / "timeline" / "writer.json").exists()
+
+
+def test_an_earlier_log_that_cannot_be_used_does_not_leave_the_next_attempt_unmeasured(job, start):
+    start(TRAINING, job.dir).communicate()
+    start(TRAINING, job.dir).communicate()
+    first, second = (job.dir / "timeline" / f"attempt-000{number}" / "rank-00000.jsonl" for number in (1, 2))
+    first.with_suffix(".state").unlink()
+    first.unlink()
+    first.mkdir()
+    second.with_suffix(".state").unlink()
+    with second.open("ab") as lines:
+        lines.write(b"[" * 100_000 + b"\n")
+    out, errors = start(TRAINING, job.dir).communicate()
+    assert (out.split()[0], errors) == ("3", "")
