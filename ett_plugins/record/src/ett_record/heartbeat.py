@@ -52,7 +52,8 @@ class Heartbeat:
         self._wake = threading.Event()
         self._flushing = threading.Lock()
         self._stopped = False
-        self._complained = self._failed = self._deleted = False
+        self._complained = self._failed = False
+        self._deleted = ""
         self._jump_ns = 0
         self._thread: threading.Thread | None = None
         self.log_failing = False
@@ -75,6 +76,7 @@ class Heartbeat:
             self._thread.join(timeout=_PATIENCE_S)
         self.flush()
         self._state.beat(self._clock())
+        self.watch_files()
 
     def disown(self) -> None:
         """This is a forked child: its parent goes on alone, and locks that its threads held are held for ever."""
@@ -89,6 +91,8 @@ class Heartbeat:
         if not self._flushing.acquire(timeout=_PATIENCE_S):
             return
         try:
+            if self._writer.mend():
+                self._warn("the log was truncated by another program: what is missing counts as unknown")
             self._writer.flush(self._state.write_mark)
             self._state.sync()
             self.log_failing = self._writer.given_up
@@ -113,13 +117,24 @@ class Heartbeat:
             self._jump_ns = jump
 
     def watch_files(self) -> None:
-        """Say so once where somebody has deleted the job's directory."""
-        if not self._deleted and self._writer.was_deleted:
-            self._deleted = True
-            log.warning(
+        """Say so once where somebody has deleted what is written, or put something else in its place."""
+        if self._writer.was_deleted:
+            deleted = (
                 "the timeline was deleted: what is recorded from here on is lost, and training goes on; start the job "
                 "again with a directory that stays"
             )
+        elif self._state.was_deleted:
+            deleted = "the timeline's state file was deleted: a kill will lose up to a second; training goes on"
+        else:
+            return
+        if deleted != self._deleted:
+            self._deleted = deleted
+            log.warning("%s", deleted)
+
+    def _warn(self, text: str) -> None:
+        """Say something now and in the report."""
+        log.warning("%s", text)
+        self._note(text)
 
     def _note(self, text: str) -> None:
         self._writer.put(NoteLine(t=self._clock(), text=text))
@@ -131,9 +146,9 @@ class Heartbeat:
             self._wake.clear()
             try:
                 self._state.beat(self._clock())
-                self.watch_clock()
-                self.watch_files()
                 self.flush()
+                self.watch_files()
+                self.watch_clock()
                 if self._on_beat is not None and beats % _BEATS_A_CALL == 0:
                     self._on_beat()
             except Exception:

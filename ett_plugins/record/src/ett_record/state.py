@@ -26,6 +26,8 @@ from typing import Final
 
 from ett_hookspecs import AttemptEnd, Stage
 
+from .files import read_regular
+
 log = logging.getLogger(__name__)
 
 STAGES: Final = tuple(Stage)
@@ -259,6 +261,11 @@ class StateFile:
         self._write(self._mark, _MARK_AT + (self._mark_sequence & 1) * _MARK.size)
         self._written = ()
 
+    @property
+    def was_deleted(self) -> bool:
+        """Somebody has removed the file, or put another in its place, while it was written."""
+        return self._descriptor is not None and was_deleted(self._descriptor)
+
     def sync(self) -> None:
         """Through to the disk, so that a crash of the host loses no more than what came since.
 
@@ -280,6 +287,14 @@ class StateFile:
         log.warning("%s cannot be written (%s): a kill will lose up to a second of the timeline", self._path, error)
 
 
+def was_deleted(descriptor: int) -> bool:
+    """Whether no directory has an open file any more; False where the disk does not say."""
+    try:
+        return os.fstat(descriptor).st_nlink == 0
+    except OSError:
+        return False
+
+
 def read_state(path: Path) -> StateRecord:
     """Read a state file, its writer being alive or not.
 
@@ -287,7 +302,7 @@ def read_state(path: Path) -> StateRecord:
         FileNotFoundError: There is none.
         ValueError: It is no state file.
     """
-    data = path.read_bytes()
+    data = read_regular(path)
     if len(data) < STATE_BYTES or not data.startswith(_MAGIC):
         raise ValueError(f"{path} is not a state file")
     (heartbeat,) = _HEARTBEAT.unpack_from(data, _HEARTBEAT_AT)

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from .lines import Header, Line, encode
-from .state import Totals
+from .state import Totals, was_deleted
 
 KEPT_LINES: Final = 50_000
 """Lines kept in memory while the disk refuses them. Beyond that the log ends here; totals live on in the state file."""
@@ -37,11 +37,12 @@ class LogWriter:
         """
         self._queue: deque[Line | Totals] = deque()
         self._write = write
-        self._descriptor = os.open(path, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_APPEND, 0o644)
+        self._header = encode(header)
         self._length = 0
         self._given_up = False
         try:
-            self._append(encode(header))
+            self._append(self._header)
         except OSError:
             os.close(self._descriptor)
             path.unlink(missing_ok=True)
@@ -94,6 +95,29 @@ class LogWriter:
             if mark is not None:
                 on_mark(mark, explained)
 
+    def mend(self) -> bool:
+        """Go on in a file that somebody has truncated, as ``cp`` does to what it replaces.
+
+        Returns:
+            Whether it was; lines that were written are gone.
+
+        Raises:
+            OSError: The disk refuses.
+        """
+        size = os.fstat(self._descriptor).st_size
+        if size and size >= self._length:
+            return False
+        if os.pread(self._descriptor, len(self._header), 0) != self._header:
+            # Without its first line a log cannot be read at all.
+            os.ftruncate(self._descriptor, 0)
+            self._length = 0
+            self._append(self._header)
+        else:
+            self._length = size
+            if os.pread(self._descriptor, 1, size - 1) != b"\n":
+                self._append(b"\n")
+        return True
+
     def _append(self, data: bytes) -> None:
         written = 0
         try:
@@ -111,8 +135,8 @@ class LogWriter:
 
     @property
     def was_deleted(self) -> bool:
-        """Somebody has removed the file while it was written."""
-        return os.fstat(self._descriptor).st_nlink == 0
+        """Somebody has removed the file, or put another in its place, while it was written."""
+        return was_deleted(self._descriptor)
 
     @property
     def given_up(self) -> bool:
