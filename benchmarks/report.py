@@ -61,7 +61,7 @@ def write_log(job_dir: Path, steps: int, step_ns: int) -> int:
     )  # fmt: skip
     recorder = Recorder(
         LogWriter(rank_log(directory, 0), header),
-        StateFile(rank_state(directory, 0)),
+        StateFile(rank_state(directory, 0), header),
         ClockAnchor(header.wall, header.mono),
         process_start_ns=now,
         clock=lambda: now,

@@ -45,7 +45,7 @@ class FakeRank:
         self.state_path = rank_state(directory, header.rank)
         self.now_ns = ready_ns
         self.world = header.world
-        self.state = StateFile(self.state_path)
+        self.state = StateFile(self.state_path, header)
         self.writer = LogWriter(self.log, header, write=writer)
         self.recorder = Recorder(
             self.writer,

@@ -14,6 +14,8 @@ from typing import Any, ClassVar, Final, TypeVar
 
 from ett_hookspecs import AttemptEnd, Stage
 
+from .files import loads
+
 LOG_SCHEMA: Final = "ett.log/1"
 
 
@@ -181,6 +183,8 @@ _ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, def
 
 LARGEST: Final = 2**62 - 1
 """Largest number a line may hold: nanoseconds to the year 2116, and two of them still fit into 64 bits."""
+LARGEST_WORLD: Final = 1 << 17
+"""Most ranks that a log is believed about."""
 DAMAGED: Final = (KeyError, OverflowError, TypeError, ValueError)
 """What reading a line raises that says what cannot be."""
 _BLOCK_BYTES: Final = 1 << 20
@@ -222,7 +226,7 @@ def decode(text: bytes) -> Line | None:
     Raises:
         ValueError: It is not a JSON object, or does not hold what its kind must hold.
     """
-    return build(_object(json.loads(text)))
+    return build(_object(loads(text)))
 
 
 def decode_header(text: bytes) -> Header:
@@ -231,7 +235,7 @@ def decode_header(text: bytes) -> Header:
     Raises:
         ValueError: It is no header, or of a schema this version does not know; the text says which.
     """
-    values = _object(json.loads(text))
+    values = _object(loads(text))
     if values.get("k") != Header.KIND:
         raise ValueError("the first line is not the header of a rank's log")
     schema = values.get("schema")
@@ -243,7 +247,10 @@ def decode_header(text: bytes) -> Header:
     if not isinstance(notes, (list, tuple)):
         raise ValueError(f"notes is {notes!r}")
     values["notes"] = tuple(map(str, notes))
-    return _build(Header, values)
+    header = _build(Header, values)
+    if not 0 <= header.rank < header.world <= LARGEST_WORLD:
+        raise ValueError(f"rank {header.rank} of {header.world} cannot be")
+    return header
 
 
 def decode_lines(data: bytes, start: int, end: int) -> Iterator[list[Any]]:
@@ -267,7 +274,7 @@ def _decode_block(block: bytes) -> list[Any]:
     count = block.count(b"\n")
     try:
         values: list[Any] = json.loads(b"[" + block[:-1].replace(b"\n", b",") + b"]")
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     else:
         if len(values) == count:
@@ -297,7 +304,7 @@ def _object(value: Any) -> dict[str, Any]:
 
 def _value(text: bytes) -> Any:
     try:
-        return json.loads(text)
+        return loads(text)
     except ValueError as error:
         return error
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -12,6 +12,7 @@ from typing import Any, Final
 from ett_hookspecs import EttError, Stage
 
 from .clock import NS
+from .files import read_regular
 from .job import LEASE_S, attempt_dir, attempt_numbers, process_is_gone, rank_state, timeline_dir
 from .lines import (
     DAMAGED,
@@ -36,10 +37,16 @@ from .steps import Steps
 _INITIALIZATION: Final = STAGES.index(Stage.INITIALIZATION)
 _TRAINING: Final = STAGES.index(Stage.TRAINING)
 _RETRAINING: Final = STAGES.index(Stage.RETRAINING)
+_UNKNOWN: Final = STAGES.index(Stage.UNKNOWN)
 _STEP_CODES: Final = (_TRAINING, _RETRAINING)
 _DOWNTIME: Final = STAGES.index(Stage.DOWNTIME)
 _ZERO: Final = (0,) * STAGE_COUNT
 
+_SHOWN: Final = 5
+_LONG_NS: Final = 30 * NS
+"""A step that has been open for longer is worth a word."""
+_SILENT_NS: Final = 10 * NS
+"""A running process that has not stamped its heartbeat for longer is worth a word."""
 _LAST_BYTES: Final = 1 << 16
 """Where in a log its end is looked for."""
 
@@ -154,18 +161,21 @@ def read_job(job_dir: Path, *, now_unix: float | None = None) -> JobRecord:
     Raises:
         EttError: There is no timeline to read; the text says what was found instead.
     """
-    if not job_dir.exists():
-        raise EttError(f"{job_dir} does not exist: give the job directory that the training was given", exit_code=2)
-    if not job_dir.is_dir():
-        raise EttError(f"{job_dir} is not a directory: give the job directory, not a file in it", exit_code=2)
-    numbers = attempt_numbers(job_dir)
+    try:
+        if not job_dir.exists():
+            raise EttError(f"{job_dir} does not exist: give the job directory that the training was given", exit_code=2)
+        if not job_dir.is_dir():
+            raise EttError(f"{job_dir} is not a directory: give the job directory, not a file in it", exit_code=2)
+        numbers = attempt_numbers(job_dir)
+    except (OSError, ValueError) as error:
+        raise EttError(f"{job_dir!s:.200} cannot be read: {error!s:.200}", exit_code=2) from error
     if not numbers:
         raise EttError(
             f"{job_dir} holds no timeline ({timeline_dir(job_dir)} has no attempts): was EffectiveTrainingTime among "
             f"the callbacks, and has a fit begun?"
         )
     now = time.time() if now_unix is None else now_unix
-    warnings: list[str] = []
+    warnings = _strange_names(job_dir, numbers)
     attempts = []
     for number in numbers:
         reading = _Reading(number=number, is_last=number == numbers[-1], now_unix=now, warnings=warnings)
@@ -174,7 +184,23 @@ def read_job(job_dir: Path, *, now_unix: float | None = None) -> JobRecord:
     if not attempts:
         raise EttError(f"{job_dir} holds no attempt that can be read: {'; '.join(warnings)}")
     job_id = next(iter(attempts[0].ranks.values())).header.job
+    others = sorted({rank.header.job for attempt in attempts for rank in attempt.ranks.values()} - {job_id})
+    if others:
+        warnings.append(f"logs of other jobs lie in this directory and are counted as this one's: {', '.join(others)}")
     return JobRecord(job_id=job_id, attempts=attempts, warnings=warnings, sections=read_sections(job_dir, warnings))
+
+
+def _strange_names(job_dir: Path, numbers: Sequence[int]) -> list[str]:
+    """What the names of the attempts' directories say of attempts that are not there."""
+    known = {attempt_dir(job_dir, number).name for number in numbers}
+    names = {entry.name for entry in timeline_dir(job_dir).iterdir() if entry.name.startswith("attempt")}
+    strange = sorted(names - known)
+    warnings = [f"timeline/{name} is no attempt's directory and was left out" for name in strange]
+    missing = sorted(set(range(1, numbers[-1])) - set(numbers))
+    if missing:
+        which = ", ".join(map(str, missing[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
+        warnings.append(f"no directory of attempt {which}: it was deleted, and its time counts as downtime")
+    return warnings
 
 
 @dataclass(slots=True, kw_only=True)
@@ -207,18 +233,47 @@ class _Reading:
         for rank in range(world):
             if rank not in ranks and rank not in unusable:
                 self._warn(rank, "its log is missing; its time is unknown")
+        self._watch(ranks)
         return AttemptRecord(number=self.number, world=world, ranks=ranks)
+
+    def _watch(self, ranks: Mapping[int, RankRecord]) -> None:
+        """Say what a running attempt seems to wait for."""
+        silent = {}
+        stuck = {}
+        for rank, record in ranks.items():
+            if not record.running or record.current is None:
+                continue
+            now = round(self.now_unix * NS) - record.header.wall + record.header.mono
+            if now - record.life > _SILENT_NS:
+                silent[rank] = now - record.life
+            elif record.current.open_stage in _STEP_CODES:
+                in_step = record.life - record.current.totals.t + record.current.pending
+                if in_step > _LONG_NS:
+                    stuck[rank] = in_step
+        for which, what in (
+            (silent, "has given no sign of life for {:,.0f} s although its process is there: frozen, or its disk is"),
+            (stuck, "has been in the same step for {:,.0f} s; that counts as unknown until the step ends"),
+        ):
+            if which:
+                rank = max(which, key=lambda rank: which[rank])
+                others = f" (and {len(which) - 1} other ranks)" if len(which) > 1 else ""
+                self._warn(rank, what.format(which[rank] / NS) + others)
 
     def _rank(self, rank: int, log: Path, state: Path) -> RankRecord:
         # The state first: what it says of the log stays true while the log grows.
         saved = self._saved(rank, state)
-        data = log.read_bytes()
+        data = read_regular(log)
         # A whole log ends with a newline: what follows the last one is torn, or nothing.
         length = data.rfind(b"\n") + 1
         if not length:
             raise ValueError("it holds no whole line")
         first = data.index(b"\n") + 1
         record = RankRecord(header=decode_header(data[:first]))
+        if (record.header.attempt, record.header.rank) != (self.number, rank):
+            raise ValueError(f"it is that of attempt {record.header.attempt}, rank {record.header.rank}")
+        if saved is not None and (reason := _disbelief(saved, record.header, length)):
+            self._warn(rank, f"its state file {reason}; the log alone may lack its last second")
+            saved = None
         record.notes.extend(record.header.notes)
         record.life = record.header.process_start
         record.ended = _ends_in_order(data[first:length][-_LAST_BYTES:])
@@ -321,6 +376,17 @@ class _Reading:
         self.warnings.append(f"attempt {self.number}, rank {rank}: {text}")
 
 
+def _disbelief(saved: StateRecord, header: Header, log_bytes: int) -> str | None:
+    """Why a state file says nothing of the log beside it; None if it does."""
+    if not saved.belongs_to(header):
+        return "belongs to another log"
+    if saved.current is None:
+        return "is empty"
+    if saved.mark is not None and saved.mark.log_bytes > log_bytes:
+        return f"explains {saved.mark.log_bytes - log_bytes:,} bytes that the log has lost"
+    return None
+
+
 def _is_steps(line: Any) -> bool:
     return isinstance(line, dict) and line.get("k") == StepsLine.KIND
 
@@ -369,13 +435,12 @@ def _tail(mark: Mark | None, current: Current, record: RankRecord) -> Tail:
         stages[AFTER_FIT] = now.stages[AFTER_FIT]
         stages[_INITIALIZATION] = max(0, stages[_INITIALIZATION] - since.stages[AFTER_FIT])
     # A step counts when it finished: one that a kill cut short trained nothing.
-    unfinished = _DOWNTIME
-    if record.running:
-        unfinished = _RETRAINING if now.position < now.high_water else _TRAINING
-    if current.in_step:
-        stages[unfinished] += current.pending
-    in_span = current.open_stage not in _STEP_CODES
-    stages[unfinished if current.in_step and not in_span else current.open_stage] += record.life - now.t
+    unfinished = _UNKNOWN if record.running else _DOWNTIME
+    stages[unfinished] += current.pending
+    open_stage = current.open_stage
+    if open_stage in _STEP_CODES and (current.in_step or record.running):
+        open_stage = unfinished
+    stages[open_stage] += record.life - now.t
     _fit(stages, record.life - since.t)
     return Tail(
         t0=since.t,

@@ -205,7 +205,7 @@ def _open_rank(
         log.warning("rank %d trains unmeasured: its log cannot be written (%s)", rank, error)
         return None
     try:
-        state = StateFile(rank_state(directory, rank))
+        state = StateFile(rank_state(directory, rank), header)
     except OSError as error:
         log.warning("rank %d: a kill will lose up to a second of its timeline (%s)", rank, error)
         state = StateFile.nowhere()

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import pairwise
 from pathlib import Path
 from typing import Final
 
@@ -22,6 +23,8 @@ from .state import STAGES
 ROLLING_WINDOW_S: Final = 600.0
 """Length of the rolling window, seconds."""
 
+_SHOWN: Final = 5
+_LONG_GAP_NS: Final = 60 * NS
 _SEVEREST_FIRST: Final = (
     AttemptEnd.RUNNING,
     AttemptEnd.KILLED,
@@ -55,7 +58,8 @@ def build_report(job: JobRecord) -> Report:
         follower = job.attempts[index + 1] if index + 1 < len(job.attempts) else None
         reached = attempts[-1].high_water if attempts else 0
         attempts.append(_Attempt.of(record, frame, follower, high_water=reached, first=not index))
-        warnings += _notes(record)
+    warnings += _notes(job.attempts)
+    warnings += _gaps(attempts)
 
     reports = tuple(attempt.report() for attempt in attempts)
     rank_seconds = _total(a.rank_seconds for a in reports)
@@ -125,6 +129,15 @@ class _Attempt:
             if record.current is not None and (moment := getattr(record.current, name))
         ]
 
+    def logged_first_ends(self) -> list[int]:
+        """Where the first line of steps of each rank ends that left no state file, on the job's axis."""
+        firsts = (
+            next((end for _, end, steps, _, _ in self.ranks[rank].stretches if steps), None)
+            for rank, record in self.record.ranks.items()
+            if record.current is None
+        )
+        return [end for end in firsts if end is not None]
+
     def mean(self, nanoseconds: int) -> float:
         """From a sum over ranks to seconds of one rank."""
         return nanoseconds / NS / len(self.ranks)
@@ -143,6 +156,8 @@ class _Attempt:
 
     def report(self) -> AttemptReport:
         furthest = self.furthest
+        resumed_from = max(_resumed_from(record) for record in self.record.ranks.values())
+        trained = furthest.steps_new + furthest.steps_repeated
         stages = self.rank_ns()
         return AttemptReport(
             number=self.record.number,
@@ -153,8 +168,8 @@ class _Attempt:
             world_size=len(self.ranks),
             end=self.end.value,
             failure_class=self.failure_class,
-            resumed_from_samples=max(_resumed_from(record) for record in self.record.ranks.values()),
-            reached_samples=furthest.position,
+            resumed_from_samples=resumed_from,
+            reached_samples=furthest.position if trained else resumed_from,
             steps=StepCounts(new=furthest.steps_new, repeated=furthest.steps_repeated),
             samples=SampleCounts(
                 new=furthest.samples_new, repeated=furthest.samples_repeated, skipped=furthest.samples_skipped
@@ -204,7 +219,7 @@ def _resumed_from(record: RankRecord) -> int:
 def _time_to_start(attempts: Sequence[_Attempt], start: int) -> float | None:
     """Start of the job to the end of its first step."""
     for attempt in attempts:
-        ends = attempt.moments("first_end") or [rank.stretches.end[0] for rank in attempt.ranks if rank.stretches]
+        ends = attempt.moments("first_end") + attempt.logged_first_ends()
         if ends:
             return max(0, min(ends) - start) / NS
     return None
@@ -236,10 +251,31 @@ def _rolling(attempts: Sequence[_Attempt]) -> Mapping[str, object]:
     }
 
 
-def _notes(record: AttemptRecord) -> list[str]:
-    """What the ranks noted; what all of them noted, once."""
-    counts = Counter(note for rank in record.ranks.values() for note in rank.notes)
-    return [f"attempt {record.number}: {note}" for note in counts]
+def _notes(attempts: Sequence[AttemptRecord]) -> list[str]:
+    """What the ranks of the attempts noted; what several of them noted, once."""
+    numbers: dict[str, list[int]] = {}
+    for attempt in attempts:
+        for note in Counter(note for rank in attempt.ranks.values() for note in rank.notes):
+            numbers.setdefault(note, []).append(attempt.number)
+    return [f"{_attempts(which)}: {note}" for note, which in numbers.items()]
+
+
+def _attempts(numbers: Sequence[int]) -> str:
+    if len(numbers) == 1:
+        return f"attempt {numbers[0]}"
+    if len(numbers) <= _SHOWN:
+        return f"attempts {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
+    return f"attempts {', '.join(map(str, numbers[:_SHOWN]))} and {len(numbers) - _SHOWN} more"
+
+
+def _gaps(attempts: Sequence[_Attempt]) -> list[str]:
+    """Where somebody went on with a job that had finished: nobody failed, and the time in between is downtime still."""
+    return [
+        f"attempt {after.record.number} began {gap / NS:,.0f} s after attempt {before.record.number} had finished; the "
+        f"gap counts as downtime"
+        for before, after in pairwise(attempts)
+        if before.end is AttemptEnd.FINISHED and (gap := after.frame.scheduled - after.frame.start) > _LONG_GAP_NS
+    ]
 
 
 def _sum(parts: Iterable[Mapping[str, int]]) -> dict[str, int]:

@@ -8,6 +8,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
+from .files import read_json
+
 
 def write_section(job_dir: Path, plugin: str, values: Mapping[str, Any]) -> None:
     """Leave a section for the report, in the place of the plugin's last one.
@@ -19,13 +21,14 @@ def write_section(job_dir: Path, plugin: str, values: Mapping[str, Any]) -> None
 
     Raises:
         OSError: It cannot be written; the section before it stays.
+        ValueError: A number is NaN or infinite.
 
     *Runs on* rank zero.
     """
     home = job_dir / "sections"
     home.mkdir(parents=True, exist_ok=True)
     partial = home / f".{plugin}.{os.getpid()}"
-    partial.write_text(json.dumps(dict(values)) + "\n", encoding="utf-8")
+    partial.write_text(json.dumps(dict(values), allow_nan=False) + "\n", encoding="utf-8")
     partial.replace(home / f"{plugin}.json")
 
 
@@ -39,7 +42,10 @@ def read_sections(job_dir: Path, warnings: list[str]) -> dict[str, Mapping[str, 
     sections: dict[str, Mapping[str, Any]] = {}
     for path in sorted((job_dir / "sections").glob("*.json")):
         try:
-            sections[path.stem] = dict(json.loads(path.read_text(encoding="utf-8")))
-        except (OSError, ValueError, TypeError) as error:
-            warnings.append(f"section {path.stem} cannot be read: {error}")
+            values = read_json(path)
+            if not isinstance(values, dict):
+                raise ValueError("it is not a JSON object")
+            sections[path.stem] = values
+        except (OSError, ValueError) as error:
+            warnings.append(f"sections/{path.name} cannot be used and was left out: {error}")
     return sections

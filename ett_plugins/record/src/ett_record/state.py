@@ -27,6 +27,7 @@ from typing import Final
 from ett_hookspecs import AttemptEnd, Stage
 
 from .files import read_regular
+from .lines import Header
 
 log = logging.getLogger(__name__)
 
@@ -42,7 +43,7 @@ LARGEST: Final = 2**62 - 1
 """The largest number that a state file holds."""
 
 _MAGIC: Final = b"ETTSTAT1"
-_HEADER: Final = struct.Struct("<8s")
+_HEAD: Final = struct.Struct("<8s4q")
 _HEARTBEAT_AT: Final = 64
 _HEARTBEAT: Final = struct.Struct("<q")
 
@@ -123,14 +124,24 @@ class StateRecord:
     """What a state file says.
 
     Attributes:
+        identity: Of the log it belongs to.
         heartbeat: Last stamp of the heartbeat, monotonic nanoseconds.
         current: None if no state was ever written.
         mark: None if nothing was ever flushed.
     """
 
+    identity: tuple[int, ...]
     heartbeat: int
     current: Current | None
     mark: Mark | None
+
+    def belongs_to(self, header: Header) -> bool:
+        """Whether it was written beside the log with this header."""
+        return self.identity == _identity(header)
+
+
+def _identity(header: Header) -> tuple[int, int, int, int]:
+    return header.attempt, header.rank, header.wall, header.mono
 
 
 _TOTALS_COUNT: Final = len(fields(Totals)) - 1 + STAGE_COUNT
@@ -165,6 +176,10 @@ def flatten(totals: Totals) -> tuple[int, ...]:
 class StateFile:
     """The writer's side. A disk that refuses is one warning, and from then on nothing is written.
 
+    Args:
+        path: Must not exist.
+        header: That of the log it belongs to.
+
     *Runs on* the main thread, but for :meth:`beat`, :meth:`write_mark` and :meth:`sync`, which one other thread may
     call.
 
@@ -173,12 +188,13 @@ class StateFile:
             matter.
     """
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, header: Header) -> None:
         self._path = path
+        self._head = _HEAD.pack(_MAGIC, *_identity(header))
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o644)
         try:
             os.posix_fallocate(descriptor, 0, STATE_BYTES)
-            os.pwrite(descriptor, _MAGIC, 0)
+            os.pwrite(descriptor, self._head, 0)
         except BaseException:
             os.close(descriptor)
             path.unlink(missing_ok=True)
@@ -190,6 +206,7 @@ class StateFile:
         """One that is not kept: it survives nothing, and harms nothing."""
         self = cls.__new__(cls)
         self._path = Path(os.devnull)
+        self._head = b""
         self._start(None)
         return self
 
@@ -252,12 +269,15 @@ class StateFile:
         if self._descriptor is None:
             return
         try:
-            if os.fstat(self._descriptor).st_size >= STATE_BYTES and os.pread(self._descriptor, 8, 0) == _MAGIC:
+            if (
+                os.fstat(self._descriptor).st_size >= STATE_BYTES
+                and os.pread(self._descriptor, _HEAD.size, 0) == self._head
+            ):
                 return
             os.posix_fallocate(self._descriptor, 0, STATE_BYTES)
         except OSError as error:
             self._give_up(error)
-        self._write(_MAGIC, 0)
+        self._write(self._head, 0)
         self._write(self._mark, _MARK_AT + (self._mark_sequence & 1) * _MARK.size)
         self._written = ()
 
@@ -305,12 +325,14 @@ def read_state(path: Path) -> StateRecord:
     data = read_regular(path)
     if len(data) < STATE_BYTES or not data.startswith(_MAGIC):
         raise ValueError(f"{path} is not a state file")
+    _, *identity = _HEAD.unpack_from(data)
     (heartbeat,) = _HEARTBEAT.unpack_from(data, _HEARTBEAT_AT)
     if not 0 <= heartbeat <= LARGEST:
         raise ValueError("it says what cannot be")
     current = _newest(data, _CURRENT, _CURRENT_AT)
     mark = _newest(data, _MARK, _MARK_AT)
     return StateRecord(
+        identity=tuple(identity),
         heartbeat=heartbeat,
         current=_current(current) if current else None,
         mark=Mark(_totals(mark), mark[_TOTALS_COUNT]) if mark else None,

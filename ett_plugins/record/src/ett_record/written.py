@@ -113,6 +113,7 @@ class RankWriter:
         directory.mkdir(parents=True, exist_ok=True)
         self._state = rank_state(directory, header.rank)
         self._log = rank_log(directory, header.rank).open("xb")
+        self._header = header
         self._lines = [encode(header)]
 
     def __enter__(self) -> Self:
@@ -142,7 +143,7 @@ class RankWriter:
             current: As of the rank's last sign of life.
         """
         self._flush()
-        state = StateFile(self._state)
+        state = StateFile(self._state, self._header)
         try:
             state.write_mark(current.totals, self._log.tell())
             rest = (getattr(current, each.name) for each in fields(Current) if each.name != "totals")

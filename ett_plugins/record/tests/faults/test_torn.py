@@ -226,7 +226,7 @@ def test_a_section_that_cannot_be_read_is_said_so(job, finished):
     (job.dir / "sections" / "broken.json").write_text("{")
     report = job.report()
     assert report.sections["publish"] == {"time_to_published_s": 3.0}
-    assert any("section broken cannot be read" in line for line in report.warnings)
+    assert any("sections/broken.json cannot be used" in line for line in report.warnings)
 
 
 def test_the_high_water_mark_survives_the_loss_of_the_state_file(job):

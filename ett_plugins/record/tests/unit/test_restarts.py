@@ -526,29 +526,65 @@ def test_a_process_that_outlives_the_next_attempt_ends_where_that_one_begins(job
 # --- how it ended ---
 
 
-def test_an_attempt_whose_process_runs_is_running(job, stages):
+@pytest.fixture
+def running(job):
+    """A rank that has trained for a second, waited for half of one, and has been in its next step for two."""
     rank = job.launch(alive=True)
     rank.step(1.0)
     rank.load(0.5)
     rank.recorder.begin_step()
     rank.wait_for(2.0)
     rank.beat()
-    report = job.report()
+    return rank
+
+
+def test_a_running_step_counts_when_it_has_ended(job, running, stages):
+    report = job.report(now=4.0)
     assert report.state == report.attempts[0].end == "running"
     assert report.failures == 0
-    stages(report, training=3.0, input_wait=0.5)
+    assert not report.warnings
+    stages(report, training=1.0, input_wait=0.5, unknown=2.0)
+    running.recorder.end_step(20)
+    running.beat()
+    stages(job.report(now=4.0), training=3.0, input_wait=0.5)
 
 
-def test_a_running_step_on_repeated_data_is_retraining(job, stages):
-    rank = job.launch()
-    for _ in range(5):
-        rank.step(1.0)
-    rank.beat()
-    rank = job.launch(at=5.0, alive=True)
-    rank.recorder.begin_step()
-    rank.wait_for(3.0)
-    rank.beat()
-    stages(job.report(), training=5.0, retraining=3.0)
+def test_what_is_nested_in_a_running_step_counts_as_itself(job, running, stages):
+    with running.span("checkpoint_save"):
+        running.wait_for(1.0)
+        running.beat()
+        stages(job.report(now=5.0), training=1.0, input_wait=0.5, unknown=2.0, checkpoint_save=1.0)
+
+
+@pytest.mark.parametrize("where", ["in a step", "between two steps"])
+def test_a_training_that_hangs_is_not_training_and_the_report_says_so(job, running, stages, where):
+    if where == "between two steps":
+        running.recorder.end_step(20)
+    running.wait_for(338.0)
+    running.beat()
+    report = job.report(now=342.0)
+    hung = 340.0 if where == "in a step" else 338.0
+    stages(report, training=341.5 - 0.5 - hung, input_wait=0.5, unknown=hung)
+    (warning,) = report.warnings
+    assert f"rank 0: has been in the same step for {hung:.0f} s" in warning
+
+
+def test_a_process_that_is_there_and_gives_no_sign_of_life_is_named(job, running, stages):
+    report = job.report(now=3.5 + 340.0)
+    assert report.state == "running"
+    assert report.wall_s == 3.5
+    (warning,) = report.warnings
+    assert "rank 0: has given no sign of life for 340 s although its process is there" in warning
+
+
+def test_of_many_ranks_that_hang_the_worst_is_named(job):
+    for rank in job.launch(alive=True, world=3):
+        rank.recorder.begin_step()
+        rank.wait_for(40.0 + rank.state_path.name.count("2"))
+        rank.beat()
+    (warning,) = job.report(now=42.0).warnings
+    assert "rank 2: has been in the same step for 41 s" in warning
+    assert warning.endswith("(and 2 other ranks)")
 
 
 @pytest.mark.parametrize(
