@@ -11,8 +11,9 @@ from typing import Any, Final
 
 from ett_hookspecs import Stage
 
+from .accounting import Progress
 from .lines import Phase
-from .state import AFTER_FIT, STAGE_COUNT, STAGES, Totals
+from .state import AFTER_FIT, LARGEST, STAGE_COUNT, STAGES, Totals
 
 CODE: Final[Mapping[Stage, int]] = {stage: code for code, stage in enumerate(STAGES)}
 """Index of each stage in the totals."""
@@ -61,12 +62,12 @@ class Ledger:
         step_stage: Code of the last step's stage; the loop around it has the same.
         step_start: Start of the last step.
         position: Samples over all ranks since the job began.
-        high_water: Highest position any attempt has reached, this one included.
+        progress: What any attempt has reached, this one included.
     """
 
     __slots__ = (
-        "first_end", "first_start", "high_water", "in_step", "last", "new_end", "new_start", "pending", "phase",
-        "position", "samples_new", "samples_repeated", "spans", "step_stage", "step_start", "steps_new",
+        "first_end", "first_start", "in_step", "last", "new_end", "new_start", "pending", "phase", "position",
+        "progress", "samples_new", "samples_repeated", "spans", "step_stage", "step_start", "steps_new",
         "steps_repeated", "totals",
     )  # fmt: skip
 
@@ -80,7 +81,7 @@ class Ledger:
         self.step_stage = _TRAINING
         self.step_start = 0
         self.position = 0
-        self.high_water = high_water
+        self.progress = Progress(high_water)
         self.steps_new = self.steps_repeated = 0
         self.samples_new = self.samples_repeated = 0
         self.first_start = self.first_end = self.new_start = self.new_end = 0
@@ -123,20 +124,19 @@ class Ledger:
             Its samples over all ranks, and how many of them had been trained before. A step whose samples nothing
             counts is one sample, on the side of the high-water mark where the position stands.
         """
-        samples = max(0, position - self.position)
-        if samples:
-            repeated = min(max(self.high_water - self.position, 0), samples)
-            self.samples_repeated += repeated
-            self.samples_new += samples - repeated
+        samples = position - self.position
+        repeated = self.progress.advance(self.position, position)
+        if samples > 0:
+            self.samples_repeated = min(self.samples_repeated + repeated, LARGEST)
+            self.samples_new = min(self.samples_new + samples - repeated, LARGEST)
         else:
-            samples, repeated = 1, int(self.position < self.high_water)
+            samples, repeated = 1, int(self.position < self.progress.high_water)
         again = self.pending * repeated // samples
         self.totals[_RETRAINING] += again
         self.totals[_TRAINING] += self.pending - again
         self.pending = 0
         self.in_step = False
         self.position = position
-        self.high_water = max(self.high_water, position)
         self.first_end = self.first_end or self.last
         if repeated == samples:
             self.step_stage = _RETRAINING
@@ -182,14 +182,14 @@ class Ledger:
     def snapshot(self) -> Totals:
         """The account as of the last transition."""
         return Totals(
-            self.last, self.position, self.high_water, self.steps_new, self.steps_repeated, self.samples_new,
-            self.samples_repeated, tuple(self.totals),
+            self.last, self.position, self.progress.high_water, self.steps_new, self.steps_repeated,
+            self.samples_new, self.samples_repeated, tuple(self.totals),
         )  # fmt: skip
 
     def values(self) -> tuple[int, ...]:
         """The numbers of :class:`~ett_record.state.Current` up to `new_end`, in order."""
         return (
-            self.last, self.position, self.high_water, self.steps_new, self.steps_repeated, self.samples_new,
-            self.samples_repeated, *self.totals, self.open_code(), self.in_step, self.pending, self.first_start,
-            self.first_end, self.new_start, self.new_end,
+            self.last, self.position, self.progress.high_water, self.steps_new, self.steps_repeated,
+            self.samples_new, self.samples_repeated, *self.totals, self.open_code(), self.in_step, self.pending,
+            self.first_start, self.first_end, self.new_start, self.new_end,
         )  # fmt: skip

@@ -7,8 +7,10 @@ log about once a second, written by a thread of its own (:mod:`ett_record.heartb
 
 from __future__ import annotations
 
+import logging
 import time
 from collections.abc import Callable, Mapping
+from operator import index
 from typing import Any
 
 from ett_hookspecs import AttemptEnd, Span, Stage
@@ -20,6 +22,8 @@ from .lines import EndLine, NoteLine, OutcomeLine, Phase, PhaseLine, PositionLin
 from .runs import Runs
 from .state import ENDS, FAILURE_CLASSES, LARGEST, StateFile
 from .writer import LogWriter
+
+log = logging.getLogger(__name__)
 
 
 class Recorder:
@@ -104,14 +108,19 @@ class Recorder:
         """The batch was trained.
 
         Args:
-            position: The sample position after it.
+            position: The sample position after it. Here and in :meth:`move_to`, one that cannot be stored is the
+                nearest that can.
+
+        Raises:
+            TypeError: It is no whole number.
         """
         ledger = self._ledger
         if not ledger.in_step:
             return
+        position = _storable(position)
         self._now()
         stage_before = ledger.step_stage
-        samples, repeated = ledger.end_step(min(position, LARGEST))
+        samples, repeated = ledger.end_step(position)
         crossing = 0 < repeated < samples
         if crossing or ledger.step_stage != stage_before:
             # A run holds steps of one kind, and a step across the high-water mark stands alone.
@@ -127,8 +136,11 @@ class Recorder:
 
         Returns:
             What to hand to :meth:`close_span`.
+
+        Raises:
+            ValueError: There is no such stage.
         """
-        span = OpenSpan(stage, name, plugin, self._now(), details)
+        span = OpenSpan(Stage(stage), name, plugin, self._now(), details)
         self._ledger.spans.append(span)
         self._runs.nested = True
         self._save()
@@ -162,11 +174,14 @@ class Recorder:
         Args:
             span: From this process.
             blocked: Whether the training thread could do nothing else meanwhile; if not it is background.
+
+        Raises:
+            OverflowError, TypeError, ValueError: Its times are none.
         """
         now = self._clock()
         # Whoever reads another clock may not move the ends of the attempt.
-        start = min(max(span.start_ns, self._process_start), now)
-        end = min(max(span.end_ns, start), now)
+        start = min(max(int(span.start_ns), self._process_start), now)
+        end = min(max(int(span.end_ns), start), now)
         self._writer.put(
             SpanLine(
                 t0=start,
@@ -190,7 +205,7 @@ class Recorder:
     def move_to(self, position: int) -> None:
         """The sample position was set: a checkpoint was loaded, or training begins at zero."""
         ledger = self._ledger
-        position = min(position, LARGEST)
+        position = _storable(position)
         if position == ledger.position:
             return
         now = self._now()
@@ -214,12 +229,15 @@ class Recorder:
             self._enter(Phase.SHUTDOWN, self._now())
 
     def end_fit(self, outcome: OutcomeLine) -> None:
-        """A fit, validate, test or predict has been torn down, or has raised."""
-        now = self._now()
-        self._close_spans(now)
+        """A fit, validate, test or predict has been torn down, or has raised.
+
+        Spans and a step that are still open end here.
+        """
         self._outcome = ENDS.index(AttemptEnd(outcome.end))
         self._failure_class = FAILURE_CLASSES.index(outcome.failure_class) if outcome.failure_class else -1
         self._writer.put(outcome)
+        now = self._now()
+        self._close_spans(now)
         self._enter(Phase.SHUTDOWN if outcome.error is not None else Phase.AFTER_FIT, now)
 
     def outcome(self, end: str, failure_class: str | None = None, error: str | None = None) -> OutcomeLine:
@@ -235,17 +253,28 @@ class Recorder:
         self._heartbeat.flush()
 
     def finish(self) -> None:
-        """The process ends. Nothing is recorded afterwards."""
+        """The process ends. Nothing is recorded afterwards.
+
+        Never raises, and puts the end on record whatever else fails: a job that left without one counts as killed.
+        """
         if self._ended:
             return
+        for part in (self._close_everything, self._put_end, self._heartbeat.stop):
+            try:
+                part()
+            except Exception:
+                log.warning("the end of the timeline is incomplete", exc_info=True)
+
+    def _close_everything(self) -> None:
         now = self._now()
         self._close_spans(now)
         if self._ledger.phase is Phase.TRAINING:
             self._enter(Phase.SHUTDOWN, now)
-        self._writer.put(EndLine(t=now))
+
+    def _put_end(self) -> None:
         self._ended = True
+        self._writer.put(EndLine(t=self._clock()))
         self._save()
-        self._heartbeat.stop()
 
     def disown(self) -> None:
         """This is a forked child, and the record its parent's: whatever is told from here on reaches no file."""
@@ -332,3 +361,7 @@ class Recorder:
         return (
             *self._ledger.values(), self._ended, self._outcome, self._failure_class, self._heartbeat.log_failing,
         )  # fmt: skip
+
+
+def _storable(position: int) -> int:
+    return min(max(index(position), 0), LARGEST)
