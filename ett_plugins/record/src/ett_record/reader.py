@@ -47,6 +47,8 @@ _LONG_NS: Final = 30 * NS
 """A step that has been open for longer is worth a word."""
 _SILENT_NS: Final = 10 * NS
 """A running process that has not stamped its heartbeat for longer is worth a word."""
+_RACE_NS: Final = NS
+"""What two threads that charge time at once may charge twice."""
 _LAST_BYTES: Final = 1 << 16
 """Where in a log its end is looked for."""
 
@@ -384,6 +386,9 @@ def _disbelief(saved: StateRecord, header: Header, log_bytes: int) -> str | None
         return "is empty"
     if saved.mark is not None and saved.mark.log_bytes > log_bytes:
         return f"explains {saved.mark.log_bytes - log_bytes:,} bytes that the log has lost"
+    charged = sum(saved.current.totals.stages) + saved.current.pending
+    if charged > saved.current.totals.t - header.process_start + _RACE_NS:
+        return "says what cannot be: more time than there was since the process began"
     return None
 
 

@@ -6,12 +6,14 @@ import json
 import math
 import os
 import shutil
+from dataclasses import fields, replace
 
 import pytest
 
 from ett_hookspecs import EttError
 from ett_record import report_of, write_section
 from ett_record.job import process_is_gone
+from ett_record.state import STAGE_COUNT, flatten, read_state
 
 DEEP = b"[" * 100_000
 
@@ -192,6 +194,27 @@ def test_a_state_file_that_says_nothing_of_its_log_is_not_believed(job, which):
     report = job.report()
     assert (report.samples.new, report.samples.repeated) == (510, 0)
     assert any("attempt 1, rank 0: its state file" in warning for warning in report.warnings)
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [{"t": 1}, {"stages": (10**18, *(0,) * (STAGE_COUNT - 1))}],
+    ids=["before the process began", "more time than there was"],
+)
+def test_a_state_file_whose_totals_cannot_be_is_not_believed(job, stages, changes):
+    rank = job.launch()
+    rank.step(1.0)
+    rank.beat()
+    rank.step(1.0)
+    rank.step(1.0)
+    rank.beat()
+    current = read_state(rank.state_path).current
+    rest = (getattr(current, each.name) for each in fields(current) if each.name != "totals")
+    rank.state.write_current((*flatten(replace(current.totals, **changes)), *rest))
+    report = job.report()
+    (warning,) = report.warnings
+    assert "attempt 1, rank 0: its state file says what cannot be" in warning
+    stages(report, training=2.0)
 
 
 def test_a_log_that_was_cut_is_not_explained_by_what_its_state_file_knows(job, survive):
