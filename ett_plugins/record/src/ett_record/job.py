@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .clock import boot_id, process_start_ticks
+from .files import read_json, read_regular
 from .lines import DAMAGED, decode_header
 
 JOB_SCHEMA: Final = "ett.job/1"
@@ -24,7 +25,6 @@ LEASE_S: Final = 30.0
 
 _GUARD_WAIT_S: Final = 5.0
 _LARGEST_PID: Final = 2**31 - 1
-_LONGEST_HEADER: Final = 1 << 16
 
 
 class JobDirectoryInUse(Exception):
@@ -232,8 +232,8 @@ def _identity_in_logs(job_dir: Path, notes: list[str]) -> str | None:
     """What the newest readable log calls the job."""
     for number in reversed(attempt_numbers(job_dir)):
         for log in sorted(attempt_dir(job_dir, number).glob("rank-*.jsonl")):
-            with contextlib.suppress(OSError, RecursionError, *DAMAGED), log.open("rb") as lines:
-                job_id = decode_header(lines.readline(_LONGEST_HEADER)).job
+            with contextlib.suppress(OSError, *DAMAGED):
+                job_id = decode_header(read_regular(log).partition(b"\n")[0]).job
                 if job_id.strip():
                     notes.append(f"the job's identity was taken from {log}, since job.json did not say it")
                     return job_id
@@ -253,7 +253,7 @@ def _read_owner(path: Path, notes: list[str] | None = None) -> _Owner | None:
     # What a later version may add is left out, and is no damage.
     known: dict[str, Any] = {name: values.get(name) for name in _OWNER_TYPES}
     for name, value in known.items():
-        if not isinstance(value, _OWNER_TYPES[name]):
+        if type(value) not in _OWNER_TYPES[name] or (name == "pid" and not 0 < value <= _LARGEST_PID):
             notes.append(f"{path} was damaged (its {name} is {value!r:.40}) and holds nobody up")
             return None
     return _Owner(**known)
@@ -266,10 +266,10 @@ def _read_values(path: Path, notes: list[str]) -> dict[str, Any] | None:
         OSError: What it holds cannot be told, and may be whole.
     """
     try:
-        values = json.loads(path.read_text(encoding="utf-8"))
+        values = read_json(path)
     except FileNotFoundError:
         return None
-    except (IsADirectoryError, ValueError, RecursionError) as error:
+    except (IsADirectoryError, ValueError) as error:
         notes.append(f"{path} cannot be read ({error})")
         return None
     if not isinstance(values, dict):
@@ -280,7 +280,7 @@ def _read_values(path: Path, notes: list[str]) -> dict[str, Any] | None:
 
 def _write_atomically(path: Path, values: dict[str, Any]) -> None:
     if path.is_dir():
-        # No file can replace it.
+        # A file cannot replace it.
         path.rename(path.with_name(f"{path.name}.{secrets.token_hex(4)}"))
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     partial.write_text(json.dumps(values) + "\n", encoding="utf-8")

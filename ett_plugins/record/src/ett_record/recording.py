@@ -15,6 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from .clock import ClockAnchor, allocation_time, boot_id, process_start_monotonic_ns, process_start_ticks
+from .files import read_regular
 from .job import (
     Claim,
     JobDirectoryInUse,
@@ -255,8 +256,8 @@ def high_water_mark(job_dir: Path) -> int:
 def _reached_by_log(path: Path) -> int:
     steps = Steps()
     # What cannot be read is in the report's warnings, and no reason to train unmeasured.
-    with contextlib.suppress(OSError, RecursionError):
-        data = path.read_bytes()
+    with contextlib.suppress(OSError, ValueError):
+        data = read_regular(path)
         for block in decode_lines(data, 0, data.rfind(b"\n") + 1):
             for values in block:
                 with contextlib.suppress(*DAMAGED):

@@ -220,6 +220,38 @@ recorder.end_fit(recorder.outcome("finished"))
     assert not report.warnings
 
 
+def test_locks_that_threads_held_at_a_fork_do_not_hold_the_child(job, start):
+    process = start(
+        """
+import signal, threading
+recorder = open_recording(Path(sys.argv[1])).recorder
+held, over = threading.Event(), threading.Event()
+def hold():
+    heartbeat = recorder._heartbeat
+    with recorder._state._writing, heartbeat._flushing, heartbeat._wake._cond:
+        held.set()
+        over.wait()
+holder = threading.Thread(target=hold)
+holder.start()
+held.wait()
+child = os.fork()
+if not child:
+    signal.alarm(30)
+    recorder.begin_step()
+    recorder.end_step(10)
+    recorder.end_fit(recorder.outcome("finished"))
+    recorder.flush()
+    recorder.finish()
+    os._exit(0)
+print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
+over.set()
+holder.join()
+""",
+        job.dir,
+    )
+    assert process.communicate() == ("0\n", "")
+
+
 def test_a_forked_child_may_open_a_record_of_its_own(job, start, tmp_path):
     process = start(
         """

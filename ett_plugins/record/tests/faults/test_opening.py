@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import time
 
 import pytest
@@ -158,7 +159,7 @@ def test_an_earlier_log_that_cannot_be_used_does_not_leave_the_next_attempt_unme
     first, second = (job.dir / "timeline" / f"attempt-000{number}" / "rank-00000.jsonl" for number in (1, 2))
     first.with_suffix(".state").unlink()
     first.unlink()
-    first.mkdir()
+    os.mkfifo(first)
     second.with_suffix(".state").unlink()
     with second.open("ab") as lines:
         lines.write(b"[" * 100_000 + b"\n")

@@ -15,7 +15,8 @@ import pytest
 
 from ett_record import job as job_module
 from ett_record import open_recording
-from ett_record.job import Claim, JobDirectoryInUse, claim, release, renew
+from ett_record.clock import boot_id
+from ett_record.job import Claim, JobDirectoryInUse, claim, process_is_gone, release, renew
 
 TRAINING = """
 recording = open_recording(Path(sys.argv[1]))
@@ -161,23 +162,29 @@ def test_a_lock_that_cannot_be_read_holds_nobody_up_and_is_noted(job, lock, cont
     assert str(lock.path) in note
 
 
-@pytest.mark.parametrize("changes", [{"pid": "1"}, {"pid": None}, {"run": 7}, {"host": []}, {"attempt": "2"}])
-def test_a_lock_whose_fields_are_of_another_type_holds_nobody_up_and_is_noted(job, lock, changes):
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"pid": "1"}, {"pid": None}, {"pid": True}, {"pid": 0}, {"pid": -1}, {"pid": 2**31}, {"pid": 10**30},
+        {"run": 7}, {"host": []}, {"attempt": "2"},
+    ],
+)  # fmt: skip
+def test_a_lock_whose_fields_are_of_another_type_or_cannot_be_holds_nobody_up_and_is_noted(job, lock, changes):
     lock(**changes)
     (note,) = claim(job.dir, {}).notes
     assert f"its {next(iter(changes))} is" in note
 
 
 @pytest.mark.parametrize("pid", [0, -1, 2**31, 10**30])
-def test_a_process_id_that_cannot_be_is_a_dead_writer_and_is_sent_no_signal(job, lock, monkeypatch, pid):
+def test_a_process_id_that_cannot_be_is_no_process_and_is_sent_no_signal(monkeypatch, pid):
     monkeypatch.setattr(os, "kill", lambda *arguments: pytest.fail("sent a signal"))
-    lock(pid=pid)
-    assert claim(job.dir, {}).predecessor == "dead"
+    assert process_is_gone(socket.gethostname(), boot_id(), pid, None) is True
 
 
-def test_a_directory_in_the_place_of_the_lock_holds_nobody_up_and_is_noted(job, lock):
+@pytest.mark.parametrize("make", [os.mkdir, os.mkfifo])
+def test_what_is_no_file_in_the_place_of_the_lock_holds_nobody_up_and_is_noted(job, lock, make):
     lock.path.unlink()
-    lock.path.mkdir()
+    make(lock.path)
     (note,) = claim(job.dir, {}).notes
     assert str(lock.path) in note
     with pytest.raises(JobDirectoryInUse):
@@ -185,10 +192,10 @@ def test_a_directory_in_the_place_of_the_lock_holds_nobody_up_and_is_noted(job, 
 
 
 def test_a_lock_that_may_not_be_read_may_be_somebodys(job, lock, monkeypatch):
-    def refuse(path, **_):
+    def refuse(path):
         raise PermissionError(path)
 
-    monkeypatch.setattr(Path, "read_text", refuse)
+    monkeypatch.setattr(job_module, "read_json", refuse)
     with pytest.raises(PermissionError):
         claim(job.dir, {})
 
