@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from .accounting import Interval, Segment, own_time, sweep
+from .accounting import Layer, own_times
 from .ledger import OpenSpan
 from .reader import JobRecord, read_job
 from .recorder import Recorder
@@ -11,17 +11,15 @@ from .report import build_report, report_of
 from .sections import write_section
 
 __all__ = [
-    "Interval",
     "JobRecord",
+    "Layer",
     "OpenSpan",
     "Recorder",
     "Recording",
-    "Segment",
     "build_report",
     "open_recording",
-    "own_time",
+    "own_times",
     "read_job",
     "report_of",
-    "sweep",
     "write_section",
 ]

@@ -20,12 +20,10 @@ class Interval:
     Attributes:
         start: Nanoseconds.
         end: Nanoseconds, not before `start`.
-        level: A higher level wins over a lower one: phases lie below steps, steps below spans.
     """
 
     start: int
     end: int
-    level: int = 0
 
 
 class Segment(NamedTuple):
@@ -45,9 +43,9 @@ class Segment(NamedTuple):
 def sweep(start: int, end: int, intervals: Sequence[Interval]) -> Iterator[Segment]:
     """Give every instant of a window to exactly one interval, in order of time.
 
-    Of those that claim an instant the highest level wins; within a level the innermost, which is the one that started
-    last, then the one that ends first, then the one listed first, as spans are listed when they end. Claims need not
-    nest; what lies outside the window is ignored.
+    Of those that claim an instant the innermost wins, which is the one that started last, then the one that ends first,
+    then the one listed first, as spans are listed when they end. Claims need not nest; what lies outside the window is
+    ignored.
 
     Args:
         start: Where the window begins, nanoseconds.
@@ -60,22 +58,22 @@ def sweep(start: int, end: int, intervals: Sequence[Interval]) -> Iterator[Segme
     order = sorted(
         (i for i in range(len(intervals)) if _claims(intervals[i], start, end)), key=lambda i: intervals[i].start
     )
-    claims: list[tuple[int, int, int, int]] = []
+    claims: list[tuple[int, int, int]] = []
     now, upcoming = start, 0
     pending: Segment | None = None
     while now < end:
         while upcoming < len(order) and intervals[order[upcoming]].start <= now:
             index = order[upcoming]
             interval = intervals[index]
-            heapq.heappush(claims, (-interval.level, -interval.start, interval.end, index))
+            heapq.heappush(claims, (-interval.start, interval.end, index))
             upcoming += 1
-        while claims and claims[0][2] <= now:
+        while claims and claims[0][1] <= now:
             heapq.heappop(claims)
         until = min(end, intervals[order[upcoming]].start) if upcoming < len(order) else end
         index = -1
         if claims:
-            index = claims[0][3]
-            until = min(until, claims[0][2])
+            _, claim_ends, index = claims[0]
+            until = min(until, claim_ends)
         if pending is not None and pending.claim == index:
             pending = Segment(pending.start, until, index)
         else:
@@ -92,7 +90,7 @@ def _claims(interval: Interval, start: int, end: int) -> bool:
 
 
 class Layer(NamedTuple):
-    """Claims of one level, by column: there may be a million.
+    """Claims by column, as there may be a million. Spans are a layer above steps, and steps above phases.
 
     Attributes:
         starts: Nanoseconds.
@@ -104,7 +102,7 @@ class Layer(NamedTuple):
 
 
 def own_times(start: int, end: int, layers: Sequence[Layer]) -> tuple[list[list[int]], int]:
-    """What each claim has of a window, as :func:`sweep` would give it, layer by layer.
+    """What each claim has of a window: the highest layer wins, and within a layer the innermost, as in :func:`sweep`.
 
     Args:
         start: Where the window begins, nanoseconds.
@@ -188,29 +186,6 @@ def merge(intervals: Iterable[tuple[int, int]]) -> list[tuple[int, int]]:
         elif start < end:
             merged.append((start, end))
     return merged
-
-
-def own_time(start: int, end: int, intervals: Sequence[Interval]) -> tuple[list[int], int]:
-    """What each interval has of a window.
-
-    Args:
-        start: Where the window begins, nanoseconds.
-        end: Where it ends.
-        intervals: In any order.
-
-    Returns:
-        Nanoseconds for each interval, in the order given, and nanoseconds that none claims. Together they are exactly
-        the window.
-    """
-    levels = sorted({interval.level for interval in intervals})
-    members = [[i for i, interval in enumerate(intervals) if interval.level == level] for level in levels]
-    layers = [Layer([intervals[i].start for i in chosen], [intervals[i].end for i in chosen]) for chosen in members]
-    owned = [0] * len(intervals)
-    by_layer, unclaimed = own_times(start, end, layers)
-    for chosen, own in zip(members, by_layer, strict=True):
-        for index, elapsed in zip(chosen, own, strict=True):
-            owned[index] = elapsed
-    return owned, unclaimed
 
 
 class Progress:

@@ -2,106 +2,106 @@
 
 from __future__ import annotations
 
+from collections import Counter
+
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from ett_record.accounting import Interval, Progress, own_time, split, sweep
+from ett_record.accounting import Interval, Layer, Progress, own_times, split, sweep
 
 TIMES = st.integers(-20, 120)
 START, END = 0, 100
 
 
 @st.composite
-def intervals(draw, *, unlike: bool = False) -> list[Interval]:
-    """Any claims at all: nested, crossing, equal, empty, outside the window."""
-    return draw(
-        st.lists(
-            st.builds(
-                lambda a, b, level: Interval(min(a, b), max(a, b), level),
-                TIMES,
-                TIMES,
-                st.integers(0, 2),
-            ),
-            max_size=12,
-            unique=unlike,
-        )
-    )
+def layers(draw, *, unlike: bool = False) -> list[Layer]:
+    """Any claims at all in three layers: nested, crossing, equal, empty, outside the window."""
+    claims = st.lists(st.tuples(TIMES, TIMES).map(sorted).map(tuple), max_size=6, unique=unlike)
+    return [Layer([a for a, _ in layer], [b for _, b in layer]) for layer in draw(st.tuples(claims, claims, claims))]
 
 
-def winner(claims: list[Interval], instant: int) -> int:
-    """The rule itself, an instant at a time."""
-    there = [i for i, claim in enumerate(claims) if claim.start <= instant < claim.end]
-    if not there:
-        return -1
-    return max(there, key=lambda i: (claims[i].level, claims[i].start, -claims[i].end, -i))
+def winner(stack: list[Layer], instant: int) -> tuple[int, int] | None:
+    """The rule itself, an instant at a time: which claim of which layer."""
+    there = [
+        (level, start, -end, -claim)
+        for level, layer in enumerate(stack)
+        for claim, (start, end) in enumerate(zip(*layer, strict=True))
+        if start <= instant < end
+    ]
+    level, _, _, claim = max(there, default=(-1, 0, 0, 0))
+    return (level, -claim) if there else None
 
 
-@given(intervals())
+@given(layers())
 @settings(max_examples=500)
-def test_every_instant_belongs_to_the_highest_level_and_there_to_the_innermost(claims):
-    owners = [None] * (END - START)
-    for start, end, claim in sweep(START, END, claims):
-        owners[start:end] = [claim] * (end - start)
-    assert owners == [winner(claims, instant) for instant in range(START, END)]
+def test_every_instant_belongs_to_the_highest_layer_and_there_to_the_innermost(stack):
+    won = Counter(winner(stack, instant) for instant in range(START, END))
+    owned, unclaimed = own_times(START, END, stack)
+    assert unclaimed == won[None]
+    assert owned == [[won[level, claim] for claim in range(len(layer.starts))] for level, layer in enumerate(stack)]
 
 
-@given(intervals(), TIMES, TIMES)
-def test_segments_touch_and_together_are_the_window(claims, a, b):
+@given(layers(), TIMES, TIMES)
+def test_segments_touch_and_together_are_the_window(stack, a, b):
     start, end = min(a, b), max(a, b)
     now = start
-    for segment in sweep(start, end, claims):
+    for segment in sweep(start, end, [Interval(*claim) for layer in stack for claim in zip(*layer, strict=True)]):
         assert segment.start == now
         assert segment.end > segment.start
         now = segment.end
     assert now == end
 
 
-@given(intervals(), TIMES, TIMES)
-def test_own_times_and_what_nobody_claims_sum_to_the_window(claims, a, b):
+@given(layers(), TIMES, TIMES)
+def test_own_times_and_what_nobody_claims_sum_to_the_window(stack, a, b):
     start, end = min(a, b), max(a, b)
-    owned, unclaimed = own_time(start, end, claims)
-    assert len(owned) == len(claims)
-    assert sum(owned) + unclaimed == end - start
-    assert min([unclaimed, *owned]) >= 0
-    for own, claim in zip(owned, claims, strict=True):
-        assert own <= claim.end - claim.start
+    owned, unclaimed = own_times(start, end, stack)
+    assert sum(map(sum, owned)) + unclaimed == end - start
+    assert unclaimed >= 0
+    for own, layer in zip(owned, stack, strict=True):
+        assert all(0 <= mine <= b - a for mine, a, b in zip(own, *layer, strict=True))
 
 
-@given(intervals(unlike=True), st.randoms(use_true_random=False))
-def test_the_order_of_the_list_does_not_matter(claims, random):
-    owned, unclaimed = own_time(START, END, claims)
-    order = list(range(len(claims)))
-    random.shuffle(order)
-    shuffled, same = own_time(START, END, [claims[i] for i in order])
-    assert same == unclaimed
-    assert shuffled == [owned[i] for i in order]
+@given(layers(unlike=True), st.randoms(use_true_random=False))
+def test_the_order_of_the_claims_of_a_layer_does_not_matter(stack, random):
+    owned, unclaimed = own_times(START, END, stack)
+    orders = [random.sample(range(len(layer.starts)), len(layer.starts)) for layer in stack]
+    mixed = [
+        Layer([layer.starts[i] for i in order], [layer.ends[i] for i in order])
+        for layer, order in zip(stack, orders, strict=True)
+    ]
+    assert own_times(START, END, mixed) == (
+        [[own[i] for i in order] for own, order in zip(owned, orders, strict=True)],
+        unclaimed,
+    )
 
 
-@given(intervals(), st.lists(st.integers(0, 100), max_size=4))
-def test_what_lies_outside_the_window_changes_nothing(claims, lengths):
-    outside = [Interval(END, END + length) for length in lengths]
-    outside += [Interval(START - length, START) for length in lengths]
-    owned, unclaimed = own_time(START, END, claims)
-    assert own_time(START, END, [*claims, *outside]) == (owned + [0] * len(outside), unclaimed)
+@given(layers(), st.lists(st.integers(0, 100), max_size=4))
+def test_what_lies_outside_the_window_changes_nothing(stack, lengths):
+    owned, unclaimed = own_times(START, END, stack)
+    for layer in stack:
+        layer.starts.extend([END] * len(lengths) + [START - length for length in lengths])
+        layer.ends.extend([END + length for length in lengths] + [START] * len(lengths))
+    assert own_times(START, END, stack) == ([own + [0] * 2 * len(lengths) for own in owned], unclaimed)
 
 
-@given(intervals())
-def test_a_window_cut_in_two_holds_the_same(claims):
-    whole, unclaimed = own_time(START, END, claims)
-    left, unclaimed_left = own_time(START, 37, claims)
-    right, unclaimed_right = own_time(37, END, claims)
-    assert [a + b for a, b in zip(left, right, strict=True)] == whole
+@given(layers())
+def test_a_window_cut_in_two_holds_the_same(stack):
+    whole, unclaimed = own_times(START, END, stack)
+    left, unclaimed_left = own_times(START, 37, stack)
+    right, unclaimed_right = own_times(37, END, stack)
+    assert [[a + b for a, b in zip(*both, strict=True)] for both in zip(left, right, strict=True)] == whole
     assert unclaimed_left + unclaimed_right == unclaimed
 
 
 def test_a_span_inside_a_step_inside_a_phase_takes_its_time_from_both():
-    phase, step, span, inner = Interval(0, 100, 0), Interval(10, 60, 1), Interval(20, 50, 2), Interval(30, 35, 2)
-    assert own_time(0, 120, [phase, step, span, inner]) == ([50, 20, 25, 5], 20)
+    phase, step, spans = Layer([0], [100]), Layer([10], [60]), Layer([20, 30], [50, 35])
+    assert own_times(0, 120, [phase, step, spans]) == ([[50], [20], [25, 5]], 20)
 
 
 def test_a_span_beats_a_step_that_started_after_it():
-    assert own_time(0, 10, [Interval(0, 10, 2), Interval(4, 6, 1)]) == ([10, 0], 0)
+    assert own_times(0, 10, [Layer([4], [6]), Layer([0], [10])]) == ([[0], [10]], 0)
 
 
 @given(st.integers(0, 50), st.lists(st.integers(0, 30), max_size=20))
