@@ -1,4 +1,4 @@
-"""What installing this distribution adds: the command ``ett report``. It changes nothing in a training."""
+"""What installing this distribution adds: commands of the ``ett`` program. It changes nothing in a training."""
 
 from __future__ import annotations
 
@@ -11,7 +11,12 @@ ETT_CONTRACT = CONTRACT_VERSION
 
 @hookimpl
 def ett_register_commands() -> Sequence[Command]:
-    """``ett report``."""
+    """``ett report`` and ``ett ingest``."""
     return [
-        Command(name="report", help="Say where a job's time went, and who owns it.", target="ett_timeline.cli:report")
+        Command(name="report", help="Say where a job's time went, and who owns it.", target="ett_timeline.cli:report"),
+        Command(
+            name="ingest",
+            help="Make a job directory of the events in another job's log.",
+            target="ett_timeline.ingest.command:ingest",
+        ),
     ]
