@@ -401,6 +401,20 @@ def test_a_rollback_within_an_attempt_is_retraining(desk):
     assert seconds(report)["training"] == 30
 
 
+def test_without_positions_a_restore_within_an_attempt_goes_back_to_its_last_save(desk):
+    before = "started 0, first_batch 10, step 20, save_start 20, save_end 22, step 30, restore_start 30, restore_end 32"
+    report = desk.report(table(*events(f"{before}, step 40, step 50, ended 50")))
+    assert (report.steps.new, report.steps.repeated) == (3, 1)
+    assert (seconds(report)["training"], seconds(report)["retraining"]) == (28, 8)
+
+
+def test_short_steps_that_share_a_line_are_all_new_or_all_repeated(desk):
+    second = "started 60, first_batch 70, step 70.1/4, step 70.2/8, step 70.5/12, step 70.8/16, ended 71"
+    report = desk.report(table(*GOOD, *events(second, attempt=2)))
+    assert seconds(report)["retraining"] == pytest.approx(0.2, abs=1e-5)
+    assert seconds(report)["training"] == pytest.approx(20.6, abs=1e-5)
+
+
 def test_steps_without_a_position_count_with_the_next_one_that_has_one(desk):
     report = desk.report(table(*events("started 0, first_batch 10, step 20, step 30/8, step 40/12, step 50, ended 60")))
     assert (report.steps.new, report.samples.new) == (3, 12)
