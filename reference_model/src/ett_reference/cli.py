@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import importlib.util
+import os
 import sys
 from dataclasses import replace
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import click
 
@@ -20,8 +21,18 @@ from .presets import PRESETS
 AVAILABLE: Final = ("timeline",)
 PLANNED: Final = ("wandb", "snapshot", "compile_cache", "init_overlap", "recovery", "publish")
 WRONG_USAGE: Final = 2
+_AS_RAISED: Final = f"{ReferenceModelError.__module__}.{ReferenceModelError.__name__}: "
 
 _PRESET_HELP = "; ".join(f"{preset.name}: {preset.says}" for preset in PRESETS.values())
+
+
+class _JobDir(click.Path):
+    """A directory's path; what a script left empty is not the current one."""
+
+    def convert(self, value: str | os.PathLike[str], param: click.Parameter | None, ctx: click.Context | None) -> Any:
+        if not os.fspath(value):
+            self.fail("it is empty: give a directory", param, ctx)
+        return super().convert(value, param, ctx)
 
 
 class _Numbers(click.ParamType[tuple[int, ...]]):
@@ -33,7 +44,7 @@ class _Numbers(click.ParamType[tuple[int, ...]]):
         if isinstance(value, tuple):
             return value
         try:
-            numbers = tuple(int(part) for part in str(value).split(",") if part.strip())
+            numbers = tuple(int(part) for part in str(value).split(","))
         except ValueError:
             self.fail(f"{value!r} is not a list of sample counts such as 20000,50000", param, ctx)
         if any(number < 1 for number in numbers) or list(numbers) != sorted(set(numbers)):
@@ -69,7 +80,7 @@ def program() -> None:
 )
 @click.option(
     "--job-dir",
-    type=click.Path(path_type=Path, file_okay=False),
+    type=_JobDir(path_type=Path, file_okay=False),
     required=True,
     help="Where checkpoints, the timeline, the published model and reference.json go. Give it again to resume the job.",
 )
@@ -106,12 +117,18 @@ def program() -> None:
     type=_Plugins(),
     help=f"Parts of ETT that take part: {', '.join(AVAILABLE)}; none for a training without any.",
 )
-@click.option("--baseline", is_flag=True, help="Measure with timeline, optimize nothing. This is the default.")
+@click.option(
+    "--baseline",
+    is_flag=True,
+    help="What optimized runs are compared with: the timeline measures, checkpoints and publishing block the "
+    "training. The default, as long as no other part of ETT is available.",
+)
 @click.option(
     "--kill-at",
     type=_Numbers(),
     default=(),
-    help="The process sends itself SIGKILL when that many samples are trained, and is restarted; once for each number.",
+    help="The process sends itself SIGKILL when that many samples are trained, and torchrun starts it again; once for "
+    "each number, which must ascend and lie below --max-samples.",
 )
 @click.option("--no-compile", is_flag=True, help="Do not compile the dense part.")
 @click.option("--no-publish", is_flag=True, help="Do not publish the model at the end.")
@@ -143,6 +160,8 @@ def train(
     """
     if baseline and plugins is not None:
         raise click.UsageError("--baseline and --with exclude each other")
+    if max_samples is not None and kill_at and kill_at[-1] >= max_samples:
+        raise click.UsageError(f"--kill-at {kill_at[-1]} would never come: the training ends at {max_samples} samples")
     options = Options(
         job_dir=job_dir,
         data=data,
@@ -203,5 +222,6 @@ def main() -> None:
     try:
         program.main()
     except ReferenceModelError as error:
-        click.echo(f"Error: {error}", err=True)
+        # A loader's worker passes an error on with its own traceback before it.
+        click.echo(f"Error: {str(error).strip().splitlines()[-1].removeprefix(_AS_RAISED)}", err=True)
         sys.exit(WRONG_USAGE)

@@ -16,8 +16,8 @@ RESULT_FILE: Final = "reference.json"
 CHECKPOINTS: Final = "checkpoints"
 PUBLISHED: Final = "published"
 
-FIXED: Final = ("data", "preset", "batch_size", "ranks", "seed", "compiled")
-"""With another value of one of these, a checkpoint would continue another training."""
+FIXED: Final = ("data", "preset", "batch_size", "ranks", "seed", "compiled", "workers")
+"""With another value of one of these, a checkpoint would continue another training, or could not be read."""
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -88,6 +88,8 @@ def check_same_job(options: Options) -> None:
     path = options.job_dir / OPTIONS_FILE
     try:
         known = json.loads(path.read_bytes())
+        if not isinstance(known, dict):
+            raise ValueError("it is not a JSON object")
     except FileNotFoundError:
         return
     except (OSError, ValueError) as error:

@@ -30,7 +30,7 @@ def launch(arguments: Sequence[str], *, ranks: int, restarts: int, threads: int)
         threads: Per process.
     """
     command = [
-        sys.executable, "-m", "torch.distributed.run", "--standalone",
+        sys.executable, "-m", "ett_reference.elastic", "--standalone",
         "--nproc-per-node", str(ranks), "--max-restarts", str(restarts),
         "-m", "ett_reference", *arguments,
     ]  # fmt: skip

@@ -21,6 +21,7 @@ from .checkpoint_io import ShardedCheckpointIO, complete_checkpoints
 from .data.loader import load
 from .data.order import EndlessOrder, OnePass
 from .data.sources import open_data
+from .errors import ReferenceModelError
 from .job import CHECKPOINTS, PUBLISHED, RESULT_FILE, Options, remember_job, write_json
 from .module import ClickModel
 from .shards import digest
@@ -63,14 +64,17 @@ def train(options: Options) -> None:
         learning_rate=DATA_LEARNING_RATE.get(options.data, 1e-3),
         compiled=options.compiled,
     )
-    order = EndlessOrder(
-        len(data.train),
-        batch_size=options.samples_per_batch,
-        rank=rank,
-        ranks=options.ranks,
-        seed=options.seed,
-        shuffled=data.shuffled,
-    )
+    try:
+        order = EndlessOrder(
+            len(data.train),
+            batch_size=options.samples_per_batch,
+            rank=rank,
+            ranks=options.ranks,
+            seed=options.seed,
+            shuffled=data.shuffled,
+        )
+    except ValueError as error:
+        raise ReferenceModelError(str(error)) from error
     steps = max(1, (options.max_samples or data.default_samples) // options.samples_per_step)
     publishing = _publishing(options, data)
     trainer = Trainer(
@@ -131,7 +135,7 @@ def _callbacks(options: Options, restart: int, steps: int, console: Console) -> 
         ),
     ]
     if restart < len(options.kill_at):
-        callbacks.append(SelfKill(options.kill_at[restart], samples_per_step=per_step))
+        callbacks.append(SelfKill(options.kill_at[restart], samples_per_step=per_step, console=console))
     return callbacks
 
 

@@ -70,6 +70,26 @@ def test_another_seed_in_the_same_directory_is_refused_in_one_line(train: Train)
     assert refused.output.count("\n") == 1
 
 
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_bad_line_in_the_middle_of_the_data_is_one_line_and_exit_code_2(
+    train: Train, tmp_path: Path, workers: int
+) -> None:
+    good = "\t".join(["1", *["2"] * 13, *["ab"] * 26])
+    (tmp_path / "day_0").write_text("\n".join([*[good] * 300, "garbage", *[good] * 300]))
+    data = ("--data", "criteo", "--data-dir", tmp_path / "day_0")
+    run = train(*QUICK, *data, "--workers", workers, code=2)
+    (error,) = (text for text in run.output.splitlines() if not text.startswith("training:"))
+    assert error.startswith(f"Error: {tmp_path / 'day_0'}, line 301: a line of 1 fields, not 40")
+
+
+def test_too_little_data_for_a_batch_is_one_line_and_exit_code_2(train: Train, tmp_path: Path) -> None:
+    (tmp_path / "day_0").write_text("\t".join(["1", *["2"] * 13, *["ab"] * 26]) + "\n")
+    run = train(*QUICK, "--data", "criteo", "--data-dir", tmp_path / "day_0", code=2)
+    assert run.output.splitlines() == [
+        "Error: 1 samples cannot fill a batch of 32 on each of 1 ranks: take a smaller --batch-size, or more data"
+    ]
+
+
 def test_nothing_is_said_that_nobody_asked_for(train: Train) -> None:
     run = train(*QUICK, "--max-samples", 640)
     lines = run.output.splitlines()

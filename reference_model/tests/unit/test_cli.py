@@ -36,6 +36,12 @@ def launches(monkeypatch: pytest.MonkeyPatch) -> list[Sequence[str]]:
         (["--with", "timeline", "--baseline"], "exclude each other"),
         (["--kill-at", "5,x"], "not a list of sample counts"),
         (["--kill-at", "50,20"], "positive and ascending"),
+        (["--kill-at", "20,20"], "positive and ascending"),
+        (["--kill-at", "-5"], "positive and ascending"),
+        (["--kill-at", "1,,2"], "not a list of sample counts"),
+        (["--kill-at", ""], "not a list of sample counts"),
+        (["--kill-at", "100,200", "--max-samples", "200"], "--kill-at 200 would never come"),
+        (["--job-dir", ""], "it is empty: give a directory"),
         (["--ranks", "0"], "--ranks"),
         (["--preset", "huge"], "--preset"),
         (["--save-every", "0"], "--save-every"),
@@ -71,6 +77,7 @@ def test_help_teaches() -> None:
         (["--data-dir", "{empty}"], "is not MovieLens-100k: looked for u.data"),
         (["--data", "criteo", "--data-dir", "{empty}"], "holds no Criteo-format data"),
         (["--data", "criteo"], "point --data-dir"),
+        (["--data-dir", "{damaged}"], "cannot be read as MovieLens-100k"),
     ],
 )
 def test_bad_data_is_one_line_and_exit_code_2_before_anything_starts(
@@ -78,9 +85,13 @@ def test_bad_data_is_one_line_and_exit_code_2_before_anything_starts(
 ) -> None:
     empty = tmp_path / "empty"
     empty.mkdir()
+    damaged = tmp_path / "damaged"
+    damaged.mkdir()
+    for name in ("u.data", "u.user", "u.item"):
+        (damaged / name).write_bytes(b"\x00\xff garbage\n")
     command = [sys.executable, "-m", "ett_reference", "train", "--job-dir", str(tmp_path / "job")]
     result = subprocess.run(
-        [*command, *(argument.format(empty=empty) for argument in arguments)],
+        [*command, *(argument.format(empty=empty, damaged=damaged) for argument in arguments)],
         capture_output=True,
         text=True,
         check=False,
@@ -90,6 +101,7 @@ def test_bad_data_is_one_line_and_exit_code_2_before_anything_starts(
     assert result.stderr.count("\n") == 1
     assert "Traceback" not in result.stderr
     assert result.stdout == ""
+    assert not (tmp_path / "job").exists()
 
 
 def test_checking_a_command_line_loads_neither_torch_nor_lightning() -> None:
@@ -114,6 +126,8 @@ def test_a_job_goes_on_only_as_what_it_was_started_as(tmp_path: Path) -> None:
     check_same_job(Options(job_dir=tmp_path / "job", seed=1, max_samples=9, batch_size=32, plugins=("timeline",)))
     with pytest.raises(ReferenceModelError, match="was started with seed 1, not 2"):
         check_same_job(Options(job_dir=tmp_path / "job", seed=2))
+    with pytest.raises(ReferenceModelError, match="workers 0, not 2"):
+        check_same_job(Options(job_dir=tmp_path / "job", workers=2))
     with pytest.raises(ReferenceModelError, match="ranks 1, not 2"):
         check_same_job(Options(job_dir=tmp_path / "job", ranks=2))
 
@@ -122,6 +136,7 @@ def test_a_job_directory_that_cannot_be_used_is_told(tmp_path: Path) -> None:
     (tmp_path / "file").write_text("")
     with pytest.raises(ReferenceModelError, match=r"cannot be written.*another --job-dir"):
         remember_job(Options(job_dir=tmp_path / "file" / "job"))
-    (tmp_path / "options.json").write_text("{torn")
-    with pytest.raises(ReferenceModelError, match="cannot be read"):
-        check_same_job(Options(job_dir=tmp_path))
+    for content in ("{torn", "[]", ""):
+        (tmp_path / "options.json").write_text(content)
+        with pytest.raises(ReferenceModelError, match="cannot be read"):
+            check_same_job(Options(job_dir=tmp_path))

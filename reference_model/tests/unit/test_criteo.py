@@ -81,3 +81,17 @@ def test_without_usable_files_it_says_what_was_looked_for(tmp_path: Path) -> Non
     (tmp_path / "a.tsv").write_text("1,2,3\n")
     with pytest.raises(ReferenceModelError, match="has 1 fields, not 40"):
         find_criteo(tmp_path)
+
+
+def test_a_line_that_cannot_be_read_is_named_with_its_file_and_number(tmp_path: Path) -> None:
+    (tmp_path / "day_0").write_text("".join(line(number) + "\n" for number in range(10)))
+    lines = [line(number) for number in range(20)]
+    lines[3] = "garbage"
+    lines[5] = line(5).replace("5", "five", 1)
+    (tmp_path / "day_1").write_text("\n".join(lines) + "\n")
+    train = criteo(tmp_path).train
+    assert len(train.__getitems__(range(13)).labels) == 13
+    with pytest.raises(ReferenceModelError, match=r"day_1, line 4: a line of 1 fields, not 40"):
+        train.__getitems__(range(8, 18))
+    with pytest.raises(ReferenceModelError, match=r"day_1, line 6: .*five"):
+        train.__getitems__([15])

@@ -6,6 +6,7 @@ import time
 from typing import Any, Final
 
 import lightning.pytorch as pl
+import torch
 from lightning.pytorch.callbacks import Callback
 from rich.console import Console
 from rich.progress import BarColumn, Progress, TaskID, TextColumn, TimeRemainingColumn
@@ -36,7 +37,9 @@ class SampleProgress(Callback):
         self._bar: Progress | None = None
         self._task = TaskID(0)
         self._due_s = 0.0
-        self._first = (0, 0.0)
+        self._first: tuple[int, float] | None = None
+        self._losses: torch.Tensor | None = None
+        self._steps = 0
 
     @override
     def on_train_start(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
@@ -44,7 +47,8 @@ class SampleProgress(Callback):
             return
         now = time.monotonic()
         samples = trainer.global_step * self._samples_per_step
-        self._first = (samples, now)
+        self._first = self._losses = None
+        self._steps = 0
         self._due_s = now
         if self._console.is_terminal:
             self._bar = Progress(
@@ -66,32 +70,43 @@ class SampleProgress(Callback):
     def on_train_batch_end(
         self, trainer: pl.Trainer, pl_module: pl.LightningModule, outputs: Any, batch: Any, batch_idx: int
     ) -> None:
-        if trainer.is_global_zero and time.monotonic() >= self._due_s:
-            self._say(trainer, pl_module)
+        if not trainer.is_global_zero:
+            return
+        loss: torch.Tensor | None = getattr(pl_module, "last_loss", None)
+        if loss is not None:
+            # Added up where it is: to read it here would make a GPU wait for every step.
+            self._losses = loss.detach().clone() if self._losses is None else self._losses.add_(loss.detach())
+            self._steps += 1
+        now = time.monotonic()
+        if self._first is None:
+            # The first batch is compiled; speed is that of the others.
+            self._first = (trainer.global_step * self._samples_per_step, now)
+        if now >= self._due_s:
+            self._say(trainer)
 
     @override
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if trainer.is_global_zero:
-            self._say(trainer, pl_module)
+            self._say(trainer)
         self._stop()
 
     @override
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         self._stop()
 
-    def _say(self, trainer: pl.Trainer, pl_module: Any) -> None:
+    def _say(self, trainer: pl.Trainer) -> None:
         now = time.monotonic()
         samples = trainer.global_step * self._samples_per_step
-        loss = "" if pl_module.last_loss is None else f"loss {float(pl_module.last_loss):.3f}"
+        loss = "" if self._losses is None else f"mean loss {float(self._losses) / self._steps:.3f}"
+        self._losses, self._steps = None, 0
         if self._bar is not None:
             self._bar.update(self._task, completed=samples, loss=loss)
             self._due_s = now + BAR_EVERY_S
             return
-        speed = (samples - self._first[0]) / max(now - self._first[1], 1e-9)
-        self._console.print(
-            f"training: {samples:,} of {self._total_samples:,} samples, {loss}, {speed:,.0f} samples/s",
-            highlight=False,
-        )
+        facts = [f"training: {samples:,} of {self._total_samples:,} samples", loss]
+        if self._first is not None and samples > self._first[0]:
+            facts.append(f"{(samples - self._first[0]) / max(now - self._first[1], 1e-9):,.0f} samples/s")
+        self._console.print(", ".join(fact for fact in facts if fact), highlight=False)
         self._due_s = now + LINE_EVERY_S
 
     def _stop(self) -> None:

@@ -10,6 +10,7 @@ from typing import Final
 import numpy as np
 
 from ett_reference.batch import Batch, Column, assemble
+from ett_reference.errors import ReferenceModelError
 from ett_reference.schema import Feature, Schema
 
 from .criteo_files import CATEGORIES, INTEGERS, FileIndex, LineReader, find_criteo, index_file, parse_lines
@@ -38,14 +39,35 @@ class ClickLog:
         return self._count
 
     def __getitems__(self, indices: Sequence[int]) -> Batch:
-        labels, integers, categories = parse_lines([self._line(index) for index in indices], ROWS)
+        lines = [self._line(index) for index in indices]
+        try:
+            labels, integers, categories = parse_lines(lines, ROWS)
+        except ValueError:
+            self._blame(indices, lines)
+            raise
         columns = [Column.of_lists(ids) for ids in categories]
         return assemble(columns, integers, labels, np.arange(len(labels)))
 
     def _line(self, index: int) -> bytes:
+        file, number = self._place(index)
+        return self._readers[file].read([number])[0]
+
+    def _place(self, index: int) -> tuple[int, int]:
         number = self._first + index
         file = bisect.bisect_right(self._starts, number) - 1
-        return self._readers[file].read([number - self._starts[file]])[0]
+        return file, number - self._starts[file]
+
+    def _blame(self, indices: Sequence[int], lines: Sequence[bytes]) -> None:
+        """Say which of some lines cannot be read."""
+        for index, line in zip(indices, lines, strict=True):
+            try:
+                parse_lines([line], ROWS)
+            except ValueError as error:
+                file, number = self._place(index)
+                raise ReferenceModelError(
+                    f"{self._readers[file].path}, line {number + 1}: {error}; mend or remove the line, or point "
+                    f"--data-dir at files without it"
+                ) from None
 
 
 def criteo(folder: Path | None) -> DataSet:

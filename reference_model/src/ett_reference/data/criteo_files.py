@@ -103,6 +103,11 @@ class LineReader:
         self._lines: Iterator[bytes] | None = None
         self._process: int | None = None
 
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self._index.path
+
     def read(self, numbers: Sequence[int]) -> list[bytes]:
         """Lines in the order of their numbers, which must not be negative."""
         return [self._line(number) for number in numbers]

@@ -15,15 +15,15 @@ SOURCES: Final = ("movielens", "criteo", "synthetic")
 
 
 def check_data(source: str, folder: Path | None) -> None:
-    """Look whether the data is there, without loading it or torch.
+    """Look whether the data is there and readable, without torch: MovieLens as a whole, a log of clicks by its start.
 
     Raises:
         ReferenceModelError: It is not.
     """
     if source == "movielens":
-        from .movielens_files import find_movielens
+        from .movielens_files import find_movielens, read_movielens
 
-        find_movielens(folder)
+        read_movielens(find_movielens(folder))
     elif source == "criteo":
         from .criteo_files import find_criteo
 
