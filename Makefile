@@ -3,7 +3,7 @@
 
 VENV ?= .venv
 PYTHON ?= python3.11
-DISTRIBUTIONS := hookspecs ett_plugins/record ett_plugins/timeline reference_model
+DISTRIBUTIONS := hookspecs ett_plugins/record ett_plugins/timeline ett_plugins/autoload reference_model
 SOURCES := $(addsuffix /src,$(DISTRIBUTIONS))
 
 BIN := $(VENV)/bin

@@ -21,12 +21,14 @@ FOLDERS = {
     "ett-hookspecs": "hookspecs",
     "ett-record": "ett_plugins/record",
     "ett-timeline": "ett_plugins/timeline",
+    "ett-autoload": "ett_plugins/autoload",
     "ett-reference-model": "reference_model",
 }
 IMPORTS = {
     "ett-hookspecs": "ett_hookspecs",
     "ett-record": "ett_record",
     "ett-timeline": "ett_timeline",
+    "ett-autoload": "ett_autoload",
     "ett-reference-model": "ett_reference",
 }
 NEEDS_NEITHER = ("ett-hookspecs", "ett-record")
@@ -115,6 +117,8 @@ def environments(
     for name in ("ett-hookspecs", "ett-record", "ett-timeline"):
         made[name] = make_environment(home / name, constraints)
         made[name].install(wheels[name])
+    made["ett-autoload"] = linked(made["ett-timeline"], home / "ett-autoload", without="ett_")
+    made["ett-autoload"].install(*(wheels[name] for name in (*made, "ett-autoload")))
     yield made
     shutil.rmtree(home)
 
@@ -135,7 +139,7 @@ def test_a_wheel_holds_the_package_its_types_and_its_licence(name: str, wheels: 
     assert {member.partition("/")[0].partition("-")[0] for member in members} <= {package, name.replace("-", "_")}
 
 
-@pytest.mark.parametrize("name", ["ett-hookspecs", "ett-record", "ett-timeline"])
+@pytest.mark.parametrize("name", ["ett-hookspecs", "ett-record", "ett-timeline", "ett-autoload"])
 def test_a_distribution_works_alone(name: str, environments: dict[str, Environment]) -> None:
     environment = environments[name]
     environment.pip("check")
@@ -147,6 +151,7 @@ def test_a_distribution_works_alone(name: str, environments: dict[str, Environme
             "ett-hookspecs": {"ett-hookspecs"},
             "ett-record": {"ett-hookspecs", "ett-record"},
             "ett-timeline": {"ett-hookspecs", "ett-record", "ett-timeline"},
+            "ett-autoload": {"ett-hookspecs", "ett-record", "ett-timeline", "ett-autoload"},
         }[name]
     )
 
@@ -181,8 +186,16 @@ Trainer(
 """
 
 
-def check_a_training_is_measured(environment: Environment, job_dir: Path) -> None:
-    environment.python("-W", "ignore", "-c", TRAINING, job_dir)
+UNCHANGED = """
+import os, sys
+os.environ["ETT_JOB_DIR"] = sys.argv[1]
+""" + TRAINING.replace("from ett_timeline import EffectiveTrainingTime", "").replace(
+    "callbacks=[EffectiveTrainingTime(sys.argv[1])],", ""
+)
+
+
+def check_a_training_is_measured(environment: Environment, job_dir: Path, training: str = TRAINING) -> None:
+    environment.python("-W", "ignore", "-c", training, job_dir)
     report = json.loads(environment.ett("report", job_dir, "--json").stdout)
     assert report["schema"] == "ett.report/1"
     assert report["state"] == "finished"
@@ -192,6 +205,13 @@ def check_a_training_is_measured(environment: Environment, job_dir: Path) -> Non
 
 def test_the_timeline_alone_measures_a_training(environments: dict[str, Environment], tmp_path: Path) -> None:
     check_a_training_is_measured(environments["ett-timeline"], tmp_path / "job")
+
+
+def test_autoload_alone_measures_a_training_that_knows_nothing_of_it(
+    environments: dict[str, Environment], tmp_path: Path
+) -> None:
+    assert "ett" not in UNCHANGED.replace("ETT_JOB_DIR", "")
+    check_a_training_is_measured(environments["ett-autoload"], tmp_path / "job", UNCHANGED)
 
 
 def linked(source: Environment, path: Path, *, without: str = "") -> Environment:

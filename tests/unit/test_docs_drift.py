@@ -114,6 +114,6 @@ def test_the_program_knows_which_distribution_offers_each_command() -> None:
         command.name: entry_point.dist.name
         for entry_point in metadata.entry_points(group="ett.plugins")
         if entry_point.dist is not None
-        for command in entry_point.load().ett_register_commands()
+        for command in getattr(entry_point.load(), "ett_register_commands", list)()
     }
     assert offered == OFFERED_BY

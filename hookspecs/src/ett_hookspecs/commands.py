@@ -17,7 +17,7 @@ from .types import Command
 
 _OFFERS: Final = f"{__name__}.offers"
 
-OFFERED_BY: Final[dict[str, str]] = {"report": "ett-timeline"}
+OFFERED_BY: Final[dict[str, str]] = {"ingest": "ett-timeline", "report": "ett-timeline"}
 """The commands of this project, for those who look for one that is not there."""
 
 
