@@ -11,8 +11,10 @@ model's preset ``deep``, trained in the same run.
 from __future__ import annotations
 
 import argparse
+import atexit
 import json
 import logging
+import shutil
 import statistics
 import subprocess
 import sys
@@ -99,7 +101,10 @@ def main() -> None:
         logging.getLogger(name).setLevel(logging.ERROR)
 
     empty, measured = [], []
-    with tempfile.TemporaryDirectory() as job_dir, Progress(transient=True, disable=arguments.json) as progress:
+    job_dir = tempfile.mkdtemp()
+    # Exit handlers run in reverse: the record is closed before its directory goes.
+    atexit.register(shutil.rmtree, job_dir, ignore_errors=True)
+    with Progress(transient=True, disable=arguments.json) as progress:
         task = progress.add_task("training in pairs", total=arguments.pairs + 1)
         for _ in range(arguments.pairs + 1):
             empty.append(median_step_us(EmptyCallback(), arguments.steps))
