@@ -186,10 +186,15 @@ class Ledger:
             self.samples_new, self.samples_repeated, tuple(self.totals),
         )  # fmt: skip
 
-    def values(self) -> tuple[int, ...]:
-        """The numbers of :class:`~ett_record.state.Current` up to `new_end`, in order."""
+    def values(self, *, step_is_next: bool = False) -> tuple[int, ...]:
+        """The numbers of :class:`~ett_record.state.Current` up to `new_end`, in order.
+
+        Args:
+            step_is_next: What is open belongs to a step that is about to begin, and counts when that has ended.
+        """
         return (
             self.last, self.position, self.progress.high_water, self.steps_new, self.steps_repeated,
-            self.samples_new, self.samples_repeated, *self.totals, self.open_code(), self.in_step, self.pending,
+            self.samples_new, self.samples_repeated, *self.totals, self.open_code(), self.in_step or step_is_next,
+            self.pending,
             self.first_start, self.first_end, self.new_start, self.new_end,
         )  # fmt: skip

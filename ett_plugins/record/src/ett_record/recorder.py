@@ -87,11 +87,13 @@ class Recorder:
             return
         now = self._now()
         wait = spans.pop()
-        if self._ledger.phase is Phase.TRAINING and not spans:
+        in_loop = self._ledger.phase is Phase.TRAINING and not spans
+        if in_loop:
             self._runs.add_wait(wait.start_ns, now)
         else:
             self._put_span(wait, now)
-        self._state.hold(self._values())
+        # What other callbacks do with the batch before it is trained belongs to its step.
+        self._state.hold(self._values(step_is_next=in_loop))
 
     def begin_step(self) -> None:
         """A batch is about to be trained."""
@@ -357,9 +359,10 @@ class Recorder:
     def _save(self) -> None:
         self._state.write_current(self._values())
 
-    def _values(self) -> tuple[int, ...]:
+    def _values(self, *, step_is_next: bool = False) -> tuple[int, ...]:
         return (
-            *self._ledger.values(), self._ended, self._outcome, self._failure_class, self._heartbeat.log_failing,
+            *self._ledger.values(step_is_next=step_is_next), self._ended, self._outcome, self._failure_class,
+            self._heartbeat.log_failing,
         )  # fmt: skip
 
 

@@ -80,7 +80,7 @@ class Current:
     Attributes:
         totals: Up to the last transition. A step counts only when it finished.
         open_stage: Index of what has been open since then.
-        in_step: A step has begun and not finished.
+        in_step: A step has begun, or its batch has come, and it has not finished.
         pending: Nanoseconds of the unfinished step before the last transition.
         first_start: Start of the attempt's first step, 0 for none; like those below, monotonic nanoseconds.
         first_end: End of the attempt's first step.
