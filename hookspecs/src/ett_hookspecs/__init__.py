@@ -5,6 +5,7 @@ from __future__ import annotations
 from .attach import Attachable, Run, run_of, timed_span
 from .context import JOB_DIR_VARIABLE, RunContext
 from .errors import EttError, EttPluginError
+from .figures import offered_figures
 from .manager import EttManager, create_manager
 from .markers import CONTRACT_VERSION, hookimpl, hookspec
 from .position import SamplePosition
@@ -17,7 +18,7 @@ from .report import (
     StepCounts,
     report_json_schema,
 )
-from .types import DEFAULT_OWNERS, Attempt, AttemptEnd, BatchSamples, Command, Span, Stage
+from .types import DEFAULT_OWNERS, Attempt, AttemptEnd, BatchSamples, Command, Figure, Span, Stage
 
 __all__ = [
     "CONTRACT_VERSION",
@@ -34,6 +35,7 @@ __all__ = [
     "EttError",
     "EttManager",
     "EttPluginError",
+    "Figure",
     "Report",
     "Run",
     "RunContext",
@@ -45,6 +47,7 @@ __all__ = [
     "create_manager",
     "hookimpl",
     "hookspec",
+    "offered_figures",
     "report_json_schema",
     "run_of",
     "timed_span",

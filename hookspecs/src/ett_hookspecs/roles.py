@@ -17,7 +17,7 @@ def is_participant(hook_name: str) -> bool:
     return hook_name.startswith(PARTICIPANT_PREFIXES)
 
 
-OFFERING_HOOKS: Final = frozenset({"ett_register_commands"})
+OFFERING_HOOKS: Final = frozenset({"ett_register_commands", "ett_register_figures"})
 """The hooks that the module behind an entry point may implement: they change nothing in a training.
 
 What acts in a training is registered by a callback that the user added.

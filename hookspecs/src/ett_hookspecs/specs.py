@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from .markers import hookspec
-from .types import Attempt, BatchSamples, Command, Span
+from .types import Attempt, BatchSamples, Command, Figure, Span
 
 
 @hookspec
@@ -45,6 +45,18 @@ def ett_register_commands() -> Sequence[Command]:  # type: ignore[empty-body]
         The commands. A name offered twice is refused, naming both plugins.
 
     *Runs on* the process of the ``ett`` program, at its start.
+    """
+
+
+@hookspec
+def ett_register_figures() -> Sequence[Figure]:  # type: ignore[empty-body]
+    """Participant: pictures of a job's report. All answers count.
+
+    Returns:
+        The figures. A name offered twice is refused, naming both plugins.
+
+    *Runs on* any process that publishes figures, when it does: the ``ett`` program, or a training that reports to a
+    service. Asked through :func:`ett_hookspecs.offered_figures`.
     """
 
 

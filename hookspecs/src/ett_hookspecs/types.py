@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from types import MappingProxyType
 from typing import Any, Final
+
+from .report import Report
 
 
 class Stage(StrEnum):
@@ -156,3 +159,25 @@ class Command:
     name: str
     help: str
     target: str
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class Figure:
+    """A picture of a job's report, for whoever publishes pictures: the HTML page, Weights & Biases.
+
+    Attributes:
+        name: Its key, unlike all others': lower-case letters, digits, ``-`` and ``_``.
+        title: What it shows, in a few words.
+        description: One sentence that teaches how to read it.
+        draw: From a report to a ``plotly.graph_objects.Figure``, or None where the report has nothing for it. plotly is
+            imported only when it is called.
+    """
+
+    name: str
+    title: str
+    description: str
+    draw: Callable[[Report], Any]
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[a-z0-9][a-z0-9_-]*", self.name):
+            raise ValueError(f"the figure's name {self.name!r} is not made of lower-case letters, digits, - and _")
