@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import re
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Final
@@ -13,6 +12,7 @@ from ett_hookspecs import EttError, Stage
 
 from .clock import NS
 from .files import read_regular
+from .findings import in_words, rank_logs, strange_attempts
 from .job import LEASE_S, attempt_dir, attempt_numbers, process_is_gone, rank_state, timeline_dir
 from .lines import (
     DAMAGED,
@@ -42,7 +42,6 @@ _STEP_CODES: Final = (_TRAINING, _RETRAINING)
 _DOWNTIME: Final = STAGES.index(Stage.DOWNTIME)
 _ZERO: Final = (0,) * STAGE_COUNT
 
-_SHOWN: Final = 5
 _LONG_NS: Final = 30 * NS
 """A step that has been open for longer is worth a word."""
 _SILENT_NS: Final = 10 * NS
@@ -177,7 +176,7 @@ def read_job(job_dir: Path, *, now_unix: float | None = None) -> JobRecord:
             f"the callbacks, and has a fit begun?"
         )
     now = time.time() if now_unix is None else now_unix
-    warnings = _strange_names(job_dir, numbers)
+    warnings = strange_attempts(job_dir, numbers)
     attempts = []
     for number in numbers:
         reading = _Reading(number=number, is_last=number == numbers[-1], now_unix=now, warnings=warnings)
@@ -192,19 +191,6 @@ def read_job(job_dir: Path, *, now_unix: float | None = None) -> JobRecord:
     return JobRecord(job_id=job_id, attempts=attempts, warnings=warnings, sections=read_sections(job_dir, warnings))
 
 
-def _strange_names(job_dir: Path, numbers: Sequence[int]) -> list[str]:
-    """What the names of the attempts' directories say of attempts that are not there."""
-    known = {attempt_dir(job_dir, number).name for number in numbers}
-    names = {entry.name for entry in timeline_dir(job_dir).iterdir() if entry.name.startswith("attempt")}
-    strange = sorted(names - known)
-    warnings = [f"timeline/{name} is no attempt's directory and was left out" for name in strange]
-    missing = sorted(set(range(1, numbers[-1])) - set(numbers))
-    if missing:
-        which = ", ".join(map(str, missing[:_SHOWN])) + (", ..." if len(missing) > _SHOWN else "")
-        warnings.append(f"no directory of attempt {which}: it was deleted, and its time counts as downtime")
-    return warnings
-
-
 @dataclass(slots=True, kw_only=True)
 class _Reading:
     """The reading of one attempt."""
@@ -217,10 +203,7 @@ class _Reading:
     def attempt(self, directory: Path) -> AttemptRecord | None:
         ranks: dict[int, RankRecord] = {}
         unusable: set[int] = set()
-        for path in sorted(directory.glob("rank-*.jsonl")):
-            if not (match := re.fullmatch(r"rank-(\d+)\.jsonl", path.name)):
-                continue
-            rank = int(match[1])
+        for rank, path in self._logs(directory):
             try:
                 ranks[rank] = self._rank(rank, path, rank_state(directory, rank))
             except (OSError, ValueError) as error:
@@ -232,16 +215,29 @@ class _Reading:
             )
             return None
         world = max(record.header.world for record in ranks.values())
-        for rank in range(world):
-            if rank not in ranks and rank not in unusable:
-                self._warn(rank, "its log is missing; its time is unknown")
+        missing = [rank for rank in range(world) if rank not in ranks and rank not in unusable]
+        if len(missing) == 1:
+            self._warn(missing[0], "its log is missing; its time is unknown")
+        elif missing:
+            self.warnings.append(
+                f"attempt {self.number}, ranks {in_words(missing)}: their logs are missing; their time is unknown"
+            )
         self._watch(ranks)
         return AttemptRecord(number=self.number, world=world, ranks=ranks)
 
+    def _logs(self, directory: Path) -> list[tuple[int, Path]]:
+        try:
+            logs, strange = rank_logs(directory)
+        except OSError as error:
+            self.warnings.append(f"attempt {self.number} cannot be listed: {error}")
+            return []
+        self.warnings += [f"attempt {self.number}: {name} is no rank's log and was left out" for name in strange]
+        return logs
+
     def _watch(self, ranks: Mapping[int, RankRecord]) -> None:
         """Say what a running attempt seems to wait for."""
-        silent = {}
-        stuck = {}
+        silent: dict[int, int] = {}
+        stuck: dict[int, int] = {}
         for rank, record in ranks.items():
             if not record.running or record.current is None:
                 continue
@@ -252,14 +248,18 @@ class _Reading:
                 in_step = record.life - record.current.totals.t + record.current.pending
                 if in_step > _LONG_NS:
                     stuck[rank] = in_step
-        for which, what in (
-            (silent, "has given no sign of life for {:,.0f} s although its process is there: frozen, or its disk is"),
-            (stuck, "has been in the same step for {:,.0f} s; that counts as unknown until the step ends"),
-        ):
-            if which:
-                rank = max(which, key=lambda rank: which[rank])
-                others = f" (and {len(which) - 1} other ranks)" if len(which) > 1 else ""
-                self._warn(rank, what.format(which[rank] / NS) + others)
+        if silent:
+            rank = max(silent, key=silent.__getitem__)
+            header = ranks[rank].header
+            process = f"process {header.pid} on host {header.host}"
+            text = f" although {process} is there: frozen, or waiting for its disk"
+            if process_is_gone(header.host, header.boot, header.pid, header.started_ticks) is None:
+                text = f"; {process} cannot be seen from here"
+            self._warn(rank, f"has given no sign of life for {silent[rank] / NS:,.0f} s{text}{_and_others(silent)}")
+        if stuck:
+            rank = max(stuck, key=stuck.__getitem__)
+            text = f"has been in the same step for {stuck[rank] / NS:,.0f} s, which is unknown until it ends"
+            self._warn(rank, text + _and_others(stuck))
 
     def _rank(self, rank: int, log: Path, state: Path) -> RankRecord:
         # The state first: what it says of the log stays true while the log grows.
@@ -291,6 +291,8 @@ class _Reading:
             record.life = max(record.life, saved.current.totals.t)
             if not record.ended:
                 self._finish(record, saved, saved.current)
+        elif not record.ended:
+            record.running = self._is_running(record.header)
         return record
 
     def _saved(self, rank: int, path: Path) -> StateRecord | None:
@@ -359,7 +361,7 @@ class _Reading:
                     "the end of its log could not be written; stages since then come from its state file",
                 )
             record.life = max(record.life, saved.heartbeat)
-            record.running = self.is_last and self._is_running(record.header, saved.heartbeat)
+            record.running = self._is_running(record.header, saved.heartbeat)
         if record.outcome is None and current.outcome >= 0:
             record.outcome = OutcomeLine(
                 t=current.totals.t,
@@ -368,14 +370,20 @@ class _Reading:
             )
         record.tail = _tail(saved.mark, current, record)
 
-    def _is_running(self, header: Header, heartbeat: int) -> bool:
+    def _is_running(self, header: Header, heartbeat: int | None = None) -> bool:
+        if not self.is_last:
+            return False
         gone = process_is_gone(header.host, header.boot, header.pid, header.started_ticks)
         if gone is not None:
             return not gone
-        return (header.wall + heartbeat - header.mono) / NS > self.now_unix - LEASE_S
+        return heartbeat is not None and (header.wall + heartbeat - header.mono) / NS > self.now_unix - LEASE_S
 
     def _warn(self, rank: int, text: str) -> None:
         self.warnings.append(f"attempt {self.number}, rank {rank}: {text}")
+
+
+def _and_others(ranks: Mapping[int, int]) -> str:
+    return f" (and {len(ranks) - 1} more)" if len(ranks) > 1 else ""
 
 
 def _disbelief(saved: StateRecord, header: Header, log_bytes: int) -> str | None:

@@ -12,6 +12,7 @@ from typing import Final
 from ett_hookspecs import AttemptEnd, AttemptReport, Durations, Report, SampleCounts, Stage, StepCounts
 
 from .clock import NS
+from .findings import in_words
 from .frame import AttemptFrame, place_attempts
 from .interference import interference_ns
 from .job import process_is_gone
@@ -23,7 +24,6 @@ from .state import STAGES
 ROLLING_WINDOW_S: Final = 600.0
 """Length of the rolling window, seconds."""
 
-_SHOWN: Final = 5
 _LONG_GAP_NS: Final = 60 * NS
 _SEVEREST_FIRST: Final = (
     AttemptEnd.RUNNING,
@@ -257,15 +257,7 @@ def _notes(attempts: Sequence[AttemptRecord]) -> list[str]:
     for attempt in attempts:
         for note in Counter(note for rank in attempt.ranks.values() for note in rank.notes):
             numbers.setdefault(note, []).append(attempt.number)
-    return [f"{_attempts(which)}: {note}" for note, which in numbers.items()]
-
-
-def _attempts(numbers: Sequence[int]) -> str:
-    if len(numbers) == 1:
-        return f"attempt {numbers[0]}"
-    if len(numbers) <= _SHOWN:
-        return f"attempts {', '.join(map(str, numbers[:-1]))} and {numbers[-1]}"
-    return f"attempts {', '.join(map(str, numbers[:_SHOWN]))} and {len(numbers) - _SHOWN} more"
+    return [f"attempt{'s' * (len(which) > 1)} {in_words(which)}: {note}" for note, which in numbers.items()]
 
 
 def _gaps(attempts: Sequence[_Attempt]) -> list[str]:

@@ -40,7 +40,16 @@ def read_sections(job_dir: Path, warnings: list[str]) -> dict[str, Mapping[str, 
         warnings: Gets a line for every section that cannot be read.
     """
     sections: dict[str, Mapping[str, Any]] = {}
-    for path in sorted((job_dir / "sections").glob("*.json")):
+    try:
+        paths = sorted(path for path in (job_dir / "sections").iterdir() if path.suffix == ".json")
+    except FileNotFoundError:
+        return sections
+    except OSError as error:
+        warnings.append(f"the sections of plugins cannot be listed: {error}")
+        return sections
+    for path in paths:
+        if path.name.startswith("."):
+            continue
         try:
             values = read_json(path)
             if not isinstance(values, dict):

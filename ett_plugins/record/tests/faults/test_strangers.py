@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import math
 import os
 import shutil
 from dataclasses import fields, replace
+from pathlib import Path
 
 import pytest
 
@@ -116,6 +118,12 @@ def test_an_attempt_whose_directory_was_deleted_is_named(job, whole):
     assert "no directory of attempt 2: it was deleted" in warning
 
 
+def test_of_a_number_far_beyond_the_others_a_few_missing_attempts_are_named(job, whole):
+    (job.dir / "timeline" / "attempt-99999999").mkdir()
+    warning = job.report().warnings[0]
+    assert "no directory of attempt 4, 5, 6, 7, 8, ...: it was deleted" in warning
+
+
 @pytest.mark.parametrize("name", ["attempt-00001", "attempt-1", "attempt-0000", "attempt-0001.bak"])
 def test_a_copy_of_an_attempt_under_another_name_is_left_out(job, whole, name):
     shutil.copytree(whole[0].log.parent, job.dir / "timeline" / name)
@@ -123,6 +131,41 @@ def test_a_copy_of_an_attempt_under_another_name_is_left_out(job, whole, name):
     assert report.steps.new == 3
     (warning,) = report.warnings
     assert f"timeline/{name} is no attempt's directory" in warning
+
+
+@pytest.mark.parametrize("name", ["rank-000000.jsonl", "rank-0.jsonl", "rank-00000.copy.jsonl"])
+def test_a_copy_of_a_log_under_another_name_is_left_out(job, whole, name):
+    copy = shutil.copy(whole[0].log, whole[0].log.with_name(name))
+    report = job.report()
+    assert report.steps.new == 3
+    (warning,) = report.warnings
+    assert f"attempt 1: {name} is no rank's log and was left out" in warning
+    assert copy.exists()
+
+
+def test_of_many_ranks_without_a_log_a_few_are_named(job, whole):
+    edit_header(whole[1], world=100_000)
+    report = job.report()
+    assert report.attempts[1].world_size == 100_000
+    (warning,) = (warning for warning in report.warnings if "missing" in warning)
+    assert warning.startswith("attempt 2, ranks 1, 2, 3, 4, 5 and 99,994 more: their logs are missing; their time is")
+
+
+@pytest.mark.parametrize("where", ["sections", "timeline/attempt-0002"])
+def test_a_directory_that_may_not_be_listed_is_said_so(job, whole, where, monkeypatch):
+    listed = Path.iterdir
+
+    def refuse(path):
+        if path == job.dir / where:
+            raise PermissionError(errno.EACCES, os.strerror(errno.EACCES), str(path))
+        return listed(path)
+
+    write_section(job.dir, "good", {"auc": 0.5})
+    monkeypatch.setattr(Path, "iterdir", refuse)
+    report = job.report()
+    assert len(report.attempts) == (3 if where == "sections" else 2)
+    (warning,) = (warning for warning in report.warnings if "Permission denied" in warning)
+    assert where in warning
 
 
 def test_a_log_of_another_job_is_named(job, whole):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import socket
 
 import pytest
 
@@ -480,6 +481,16 @@ def test_a_rank_that_starts_late_waits_as_the_others_did_before_their_start(job)
     assert report.wall_s == pytest.approx(8)
 
 
+def test_a_kill_between_the_arrival_of_a_batch_and_its_step_leaves_the_time_to_downtime(job, stages):
+    """What other callbacks do with a batch belongs to its step, and that never ended."""
+    rank = job.launch()
+    rank.step(1.0)
+    rank.load(0.5)
+    rank.wait_for(40.0)
+    rank.beat()
+    stages(job.report(), training=1.0, input_wait=0.5, downtime=40.0)
+
+
 def test_a_rank_that_ends_early_is_downtime_until_its_attempt_ends(job):
     first, second = job.launch(world=2)
     first.step(1.0)
@@ -574,7 +585,25 @@ def test_a_process_that_is_there_and_gives_no_sign_of_life_is_named(job, running
     assert report.state == "running"
     assert report.wall_s == 3.5
     (warning,) = report.warnings
-    assert "rank 0: has given no sign of life for 340 s although its process is there" in warning
+    process = f"process {os.getpid()} on host {socket.gethostname()}"
+    assert f"rank 0: has given no sign of life for 340 s although {process} is there" in warning
+
+
+def test_a_process_elsewhere_that_gives_no_sign_of_life_is_named_while_its_lease_lasts(job):
+    rank = job.launch(host="elsewhere", boot="boot-1", alive=True)
+    rank.step(1.0)
+    rank.beat()
+    report = job.report(now=21.0)
+    assert report.state == "running"
+    (warning,) = report.warnings
+    process = f"process {os.getpid()} on host elsewhere"
+    assert f"rank 0: has given no sign of life for 20 s; {process} cannot be seen" in warning
+
+
+def test_a_process_that_is_there_runs_whatever_became_of_its_state_file(job, running):
+    running.state_path.unlink()
+    report = job.report(now=4.0)
+    assert (report.state, report.failures) == ("running", 0)
 
 
 def test_of_many_ranks_that_hang_the_worst_is_named(job):
@@ -584,7 +613,7 @@ def test_of_many_ranks_that_hang_the_worst_is_named(job):
         rank.beat()
     (warning,) = job.report(now=42.0).warnings
     assert "rank 2: has been in the same step for 41 s" in warning
-    assert warning.endswith("(and 2 other ranks)")
+    assert warning.endswith("(and 2 more)")
 
 
 @pytest.mark.parametrize(
