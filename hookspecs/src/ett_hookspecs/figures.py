@@ -37,6 +37,5 @@ def _checked(plugin: str, answer: Any) -> Sequence[Figure]:
     if isinstance(answer, Sequence) and all(isinstance(figure, Figure) for figure in answer):
         return answer
     raise EttPluginError(
-        f"{plugin} answered ett_register_figures with {answer!r}, which is no list of Figures; upgrade or "
-        f"uninstall it"
+        f"{plugin} answered ett_register_figures with {answer!r}, which is no list of Figures; upgrade or uninstall it"
     )
