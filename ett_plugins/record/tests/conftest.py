@@ -6,8 +6,10 @@ import json
 import os
 import socket
 import tempfile
+from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import jsonschema
@@ -17,6 +19,7 @@ from ett_hookspecs import Report, Span, Stage, report_json_schema
 from ett_record import JobRecord, Recorder, build_report, read_job
 from ett_record.clock import NS, ClockAnchor, boot_id, process_start_ticks
 from ett_record.frame import AttemptFrame, place_attempts
+from ett_record.intervals import Grid, job_life
 from ett_record.job import attempt_dir, rank_log, rank_state
 from ett_record.lines import Header
 from ett_record.partition import RankPartition, partition_rank, unknown_rank
@@ -74,6 +77,11 @@ class FakeRank:
         self.recorder.begin_step()
         self.wait_for(seconds)
         self.recorder.end_step(self.recorder.position + samples)
+
+    def train(self, steps: int, seconds: float = 1.0, samples: int = 10) -> None:
+        """Train so many batches, none of which is waited for."""
+        for _ in range(steps):
+            self.step(seconds, samples)
 
     @contextmanager
     def span(self, stage: str, name: str = "span", plugin: str = "test", owner: str | None = None) -> Iterator[None]:
@@ -136,6 +144,7 @@ class FakeJob:
         world: int = 1,
         ranks: list[int] | None = None,
         late: float = 0.0,
+        join: bool = False,
         writer=os.write,
     ) -> FakeRank | list[FakeRank]:
         """Start an attempt.
@@ -149,9 +158,11 @@ class FakeJob:
             alive: It is this very process, so that it runs.
             ranks: Those that can write; all of them unless named.
             late: Each rank starts so much later than the one before it.
+            join: These are more ranks of the attempt launched last.
         """
-        self.attempts += 1
-        attempt_dir(self.dir, self.attempts).mkdir(parents=True)
+        if not join:
+            self.attempts += 1
+            attempt_dir(self.dir, self.attempts).mkdir(parents=True)
         result = []
         for rank in range(world) if ranks is None else ranks:
             started = ns(ZERO_S + at + late * rank)
@@ -177,6 +188,34 @@ class FakeJob:
             result.append(FakeRank(self.dir, header, started_ns=started, ready_ns=ready, writer=writer))
         self.ranks += result
         return result[0] if ranks is None and world == 1 else result
+
+    def run(
+        self,
+        steps: int = 1,
+        seconds: float = 1.0,
+        samples: int = 10,
+        *,
+        resume: int | None = None,
+        end: str = "killed",
+        **launch,
+    ) -> FakeRank | list[FakeRank]:
+        """An attempt from its launch to its end.
+
+        Args:
+            steps: How many it trains.
+            seconds: Of each step.
+            samples: Of each step, over all ranks.
+            resume: The position it goes on from, unless it begins at zero.
+            end: How it ends.
+            launch: As for :meth:`launch`.
+        """
+        launched = self.launch(**launch)
+        for rank in launched if isinstance(launched, list) else [launched]:
+            if resume is not None:
+                rank.recorder.move_to(resume)
+            rank.train(steps, seconds, samples)
+            rank.beat() if end == "killed" else rank.leave(end)
+        return launched
 
     def read(self, *, now: float = 1e6) -> JobRecord:
         """What is on disk, seen from `now` on the axis."""
@@ -223,9 +262,27 @@ def check_nanoseconds(job: JobRecord) -> None:
             assert rank.samples_skipped >= 0
 
 
+def check_life(job: JobRecord, buckets: int = 7) -> None:
+    """The partition laid out in time is the partition, whatever happened."""
+    for life, (frame, ranks) in zip(job_life(job, buckets=buckets), partitions(job), strict=True):
+        lengths = [b - a for a, b in pairwise(Grid(frame.start, frame.end, buckets).edges)]
+        for rank, partition in zip(life.ranks, ranks, strict=True):
+            found = {stage: sum(amounts) for stage, amounts in rank.stages.items()}
+            assert found == {stage: amount for stage, amount in partition.stages.items() if amount}
+            assert all(amount >= 0 for amounts in rank.stages.values() for amount in amounts)
+            owners: Counter[str] = Counter()
+            for (_, owner), amount in rank.owners.items():
+                owners[owner] += amount
+            assert owners == Counter(partition.owners)
+            filled = [sum(amounts[bucket] for amounts in rank.stages.values()) for bucket in range(buckets)]
+            # Where several stages share a stretch, each of them is rounded at the edges.
+            assert filled == pytest.approx(lengths, abs=len(found) + 2)
+
+
 def check_whole(job: JobRecord, report: Report) -> None:
     """What is true of every report, whatever happened."""
     check_nanoseconds(job)
+    check_life(job)
     for attempt in report.attempts:
         assert sum(attempt.stages.values()) == pytest.approx(attempt.wall_s, abs=1e-6)
         assert sum(attempt.rank_seconds.values()) == pytest.approx(attempt.wall_s * attempt.world_size, abs=1e-6)
@@ -284,6 +341,12 @@ def survive():
 def parts():
     """:func:`partitions`, for tests that want whole nanoseconds."""
     return partitions
+
+
+@pytest.fixture(scope="session", name="check_life")
+def _check_life():
+    """:func:`check_life`, for tests that choose the buckets."""
+    return check_life
 
 
 @pytest.fixture

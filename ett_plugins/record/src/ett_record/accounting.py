@@ -140,7 +140,7 @@ def _beneath(
     joined: list[tuple[int, int]] = []
     joined_start = joined_end = start
     first, count = 0, len(taken)
-    for a, b, claim in _innermost(start, end, layer):
+    for a, b, claim in innermost(start, end, layer):
         while first < count and taken[first][1] <= a:
             first += 1
         free = b - a
@@ -158,8 +158,14 @@ def _beneath(
     return own, merge([*taken, *joined])
 
 
-def _innermost(start: int, end: int, layer: Layer) -> Iterator[tuple[int, int, int]]:
-    """Who has what within one layer, in order of time: start, end and claim."""
+def innermost(start: int, end: int, layer: Layer) -> Iterator[tuple[int, int, int]]:
+    """Who has what within one layer, in order of time: start, end and claim.
+
+    Args:
+        start: Where the window begins, nanoseconds.
+        end: Where it ends.
+        layer: The claims.
+    """
     if _is_in_order(layer):
         # Claims one after the other are their own answer.
         for claim, (a, b) in enumerate(zip(layer.starts, layer.ends, strict=True)):

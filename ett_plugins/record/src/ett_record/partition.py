@@ -105,7 +105,7 @@ def _give_lead(result: RankPartition, frame: AttemptFrame, process_start: int) -
 def _give_logged(
     result: RankPartition, record: RankRecord, begin: int, end: int, offset: int, *, may_begin_anywhere: bool
 ) -> None:
-    phases = _phases(record, begin, end)
+    phases = phase_intervals(record, begin, end)
     layers = (
         Layer([t0 for t0, _, _ in phases], [t1 for _, t1, _ in phases]),
         Layer(record.steps.t0, record.steps.t1),
@@ -120,7 +120,7 @@ def _give_logged(
         result.give(Stage(span.stage), own, span.owner)
 
 
-def _phases(record: RankRecord, begin: int, end: int) -> list[tuple[int, int, Stage]]:
+def phase_intervals(record: RankRecord, begin: int, end: int) -> list[tuple[int, int, Stage]]:
     """The phases as intervals. In the training loop, what no step covers was lost with its line."""
     changes = [(begin, Phase.INITIALIZATION), *((line.t, Phase(line.phase)) for line in record.phases)]
     fit_in_tail = record.tail is not None and record.tail.fit_followed
