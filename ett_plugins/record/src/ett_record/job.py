@@ -28,7 +28,7 @@ _LARGEST_PID: Final = 2**31 - 1
 
 
 class JobDirectoryInUse(Exception):
-    """Another job writes here; the text names its host and process."""
+    """Another job writes here, or a newer version did; the text says who."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,8 @@ def rank_state(attempt: Path, rank: int) -> Path:
 
 def launcher_run_id(environ: Mapping[str, str]) -> str | None:
     """What two launches by the same launcher have in common, and launches by two never have.
+
+    A Slurm job's id alone is shared by whatever its script starts; with the step's it is a launch's own.
 
     ``torchrun`` calls every run ``none`` unless it is told otherwise; that says nothing and counts as no id.
     """
@@ -187,9 +189,11 @@ def _why_over(home: Path, run: str | None, notes: list[str]) -> str:
     owner = _read_owner(_lock_file(home), notes)
     if owner is None:
         return "ended"
-    if run is not None and owner.run == run:
-        return "same_run"
     gone = process_is_gone(owner.host, owner.boot, owner.pid, owner.started_ticks)
+    # One Slurm job without steps may run several programs, and the other one still lives.
+    alone = run is not None and not (run.startswith("slurm:") and run.endswith("."))
+    if run is not None and owner.run == run and (alone or gone is not False):
+        return "same_run"
     if gone:
         return "dead"
     if gone is None and time.time() - _lock_file(home).stat().st_mtime > LEASE_S:
@@ -212,6 +216,12 @@ def _identity(job_dir: Path, notes: list[str]) -> str:
     path = job_dir / "job.json"
     values = _read_values(path, notes)
     if values is not None:
+        schema = values.get("schema", JOB_SCHEMA)
+        if schema != JOB_SCHEMA:
+            raise JobDirectoryInUse(
+                f"{path} was written with schema {schema!r:.40} and this version writes {JOB_SCHEMA!r}: this job "
+                f"trains unmeasured; upgrade ett-record, or give it a directory of its own"
+            )
         job_id = values.get("job_id")
         if isinstance(job_id, str) and job_id.strip():
             return job_id

@@ -231,8 +231,8 @@ def test_a_child_that_was_forked_during_a_claim_holds_nobody_up(job, monkeypatch
     monkeypatch.setattr(job_module, "_write_atomically", write_and_fork)
     monkeypatch.setattr(job_module, "_GUARD_WAIT_S", 0.0)
     try:
-        claim(job.dir, {"SLURM_JOB_ID": "1"})
-        assert claim(job.dir, {"SLURM_JOB_ID": "1"}).attempt == 2
+        claim(job.dir, {"TORCHELASTIC_RUN_ID": "run-7"})
+        assert claim(job.dir, {"TORCHELASTIC_RUN_ID": "run-7"}).attempt == 2
     finally:
         for child in children:
             os.kill(child, signal.SIGKILL)
@@ -355,3 +355,31 @@ def test_every_rank_takes_part_each_time_whatever_it_has_open(job):
     again = open_recording(job.dir, environ={}, share=lambda opening: calls.append(opening) or opening)
     assert calls == ["rank zero decides", "rank zero decides", first]
     assert opened[0] is opened[1] is again
+
+
+def test_two_programs_of_one_slurm_job_without_steps_are_two_jobs_while_both_live(job, start):
+    first = start(TRAINING, job.dir, SLURM_JOB_ID="77")
+    first.stdout.readline()
+    second = start(TRAINING, job.dir, SLURM_JOB_ID="77")
+    out, errors = second.communicate("")
+    assert out == "unmeasured\n"
+    assert f"process {first.pid} on host" in errors
+    first.kill()
+    first.wait()
+    third = start(TRAINING, job.dir, SLURM_JOB_ID="77")
+    assert third.communicate("") == ("2\n", "")
+
+
+def test_a_slurm_job_without_steps_that_was_requeued_elsewhere_takes_over_at_once(job, lock):
+    lock(host="elsewhere", run="slurm:77.")
+    assert claim(job.dir, {"SLURM_JOB_ID": "77"}).predecessor == "same_run"
+
+
+def test_a_directory_of_a_newer_version_is_not_written_to(job, start):
+    job.dir.mkdir()
+    (job.dir / "job.json").write_text('{"schema": "ett.job/2", "job_id": "a"}')
+    out, errors = start(TRAINING, job.dir).communicate("")
+    assert out == "unmeasured\n"
+    (warning,) = errors.splitlines()
+    assert "written with schema 'ett.job/2'" in warning
+    assert (job.dir / "job.json").read_text() == '{"schema": "ett.job/2", "job_id": "a"}'

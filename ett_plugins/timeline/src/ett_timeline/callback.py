@@ -12,7 +12,6 @@ from typing_extensions import override
 from ett_hookspecs import AttemptEnd, Run, run_of
 
 from .measurement import Measurement
-from .outcomes import classify
 from .spans import PLUGIN
 
 
@@ -130,7 +129,7 @@ class EffectiveTrainingTime(Callback):
     def on_exception(self, trainer: pl.Trainer, pl_module: pl.LightningModule, exception: BaseException) -> None:
         # Lightning calls no teardown after this.
         if self._measure is not None:
-            self._measure.end(trainer, *classify(exception))
+            self._measure.fail(trainer, exception)
 
     @override
     def state_dict(self) -> dict[str, Any]:

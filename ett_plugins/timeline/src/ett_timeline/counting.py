@@ -62,7 +62,7 @@ class BatchCount:
 
     def was_trained(self, trainer: Any) -> bool:
         """Whether the batch in flight was trained, though nobody has said so yet."""
-        return self._position.was_trained(processed_batches(trainer))
+        return self._samples is not None and self._position.was_trained(processed_batches(trainer))
 
     def stop(self) -> None:
         """Count no more."""

@@ -14,7 +14,7 @@ from ett_hookspecs import Attempt, AttemptEnd, EttPluginError, Run, SamplePositi
 from ett_record import OpenSpan, Recorder, Recording, open_recording
 
 from .counting import BatchCount
-from .outcomes import one_line
+from .outcomes import classify, one_line
 from .probes.checkpoint import measure_checkpoints, stop_measuring_checkpoints, stop_measuring_when_torn_down
 from .probes.compilation import CompilationWatch
 from .probes.loader import listen, stop_listening
@@ -198,6 +198,8 @@ class Measurement:
     def end(self, trainer: Any, end: AttemptEnd, failure_class: str | None = None, error: str | None = None) -> None:
         """A fit, validate, test or predict has been torn down, or has raised."""
         self._evaluation = None
+        # A callback before ours may have raised before we heard that the batch was trained.
+        self._count_what_was_trained(trainer)
         self._position.drop_batch()
         if error is None:
             self._let_go(trainer)
@@ -211,6 +213,11 @@ class Measurement:
             recorder.move_to(self._position.samples)
         if recorder is not None:
             recorder.end_fit(recorder.outcome(end.value, failure_class, error))
+
+    @_harmless
+    def fail(self, trainer: Any, exception: BaseException) -> None:
+        """An exception has ended a fit, validate, test or predict."""
+        self.end(trainer, *classify(exception))
 
     def state(self) -> dict[str, Any]:
         """What a checkpoint carries: the job's id and the position as of the batches the Trainer has processed."""

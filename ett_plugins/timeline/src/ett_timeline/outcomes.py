@@ -31,5 +31,8 @@ def classify(exception: BaseException) -> tuple[AttemptEnd, str | None, str]:
 
 def one_line(exception: BaseException) -> str:
     """An exception's class and text in one line, cut where it is long."""
-    text = " ".join(str(exception).split())
+    try:
+        text = " ".join(str(exception).split())
+    except Exception:  # noqa: BLE001  (a user's exception may not even know its text)
+        text = ""
     return f"{type(exception).__name__}: {text}"[:_SHOWN] if text else type(exception).__name__

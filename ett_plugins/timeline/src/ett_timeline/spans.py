@@ -34,7 +34,7 @@ class Spans:
         self._manager = manager
         self._give_up = give_up
         self._thread = threading.get_ident()
-        self._owner_refused = False
+        self._owner_refused = self._stage_refused = False
 
     @property
     def on_training_thread(self) -> bool:
@@ -109,7 +109,13 @@ class Spans:
         self.report(span)
 
     def report(self, span: Span) -> None:
-        """Record a span that somebody measured, on any thread."""
+        """Record a span that somebody measured, on any thread; one of no known stage is left out, with one warning."""
+        stage: Any = span.stage
+        if not isinstance(stage, Stage):
+            if not self._stage_refused:
+                self._stage_refused = True
+                log.warning("%s reported a span of the stage %.40r, which is none: it was left out", span.plugin, stage)
+            return
         owner = self._owner(span)
         blocked = span.blocking and self.on_training_thread
         if self._recorder is not None:

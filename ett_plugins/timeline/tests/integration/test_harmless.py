@@ -7,7 +7,7 @@ import torch
 from lightning.pytorch import Callback, Trainer, seed_everything
 from torch.utils.data import DataLoader
 
-from ett_hookspecs import EttPluginError, Stage, hookimpl, run_of, timed_span
+from ett_hookspecs import EttPluginError, Span, Stage, hookimpl, run_of, timed_span
 from ett_record import Recorder, recording, report_of
 from ett_timeline import EffectiveTrainingTime, counting, measurement
 
@@ -390,3 +390,41 @@ def test_a_trainer_after_one_that_failed_in_every_clean_up_is_measured(job, lab)
             job.trainer(Clumsy(), lab.At(3, lab.crash), max_epochs=1).fit(lab.Model())
         job.trainer(max_epochs=1, limit_val_batches=0).fit(lab.Model())
     assert job.report().samples.new == 40
+
+
+def test_an_exception_that_cannot_say_what_it_is_stays_the_users_exception(job, lab):
+    class Mute(Exception):
+        def __str__(self):
+            raise RuntimeError("no text")
+
+    class After(Callback):
+        heard = None
+
+        def on_exception(self, trainer, pl_module, exception):
+            self.heard = exception
+
+    def fail(trainer):
+        raise Mute
+
+    after = After()
+    with job.process():
+        trainer = job.trainer(lab.At(5, fail), after=(after,), max_epochs=1, limit_val_batches=0)
+        profiler = trainer.profiler
+        with pytest.raises(Mute) as raised:
+            trainer.fit(lab.Model())
+    assert after.heard is raised.value
+    assert trainer.profiler is profiler
+    attempt = job.attempt()
+    assert (attempt.end, attempt.failure_class) == ("failed", "user")
+
+
+def test_a_span_of_no_known_stage_is_one_warning_and_costs_nothing_else(job, lab, warned):
+    class Odd(Callback):
+        def on_train_batch_end(self, trainer, pl_module, outputs, batch, batch_idx):
+            span = Span(name="odd", stage="lunch", start_ns=1, end_ns=2, plugin="somebody's")
+            run_of(trainer).manager.hook.ett_span_recorded(span=span)
+
+    job.train(lab.Model(), Odd())
+    (warning,) = warned()
+    assert warning.startswith("somebody's reported a span of the stage 'lunch'")
+    assert job.report().steps.new == 10

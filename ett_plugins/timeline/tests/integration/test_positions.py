@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import torch
 from lightning.pytorch import Callback, LightningDataModule, Trainer
-from lightning.pytorch.callbacks import ModelCheckpoint
+from lightning.pytorch.callbacks import ModelCheckpoint, OnExceptionCheckpoint
 from torch.utils.data import DataLoader
 from torchdata.stateful_dataloader import StatefulDataLoader
 
@@ -315,3 +315,15 @@ def test_a_resume_at_the_end_of_an_epoch_needs_no_resumable_loader(job, lab, tmp
     job.train(lab.Model(), lab.SaveEvery(tmp_path, 10))
     job.train(lab.Model(), ckpt_path=tmp_path / "10.ckpt", max_epochs=2)
     assert not job.report().warnings
+
+
+def test_a_batch_was_trained_though_a_callback_before_ours_fails_before_we_hear_of_it(job, lab, tmp_path):
+    with job.process(), pytest.raises(lab.Crash):
+        job.trainer(
+            lab.At(7, lab.crash),
+            after=(OnExceptionCheckpoint(tmp_path, filename="last"),),
+            enable_checkpointing=True,
+            max_epochs=1,
+        ).fit(lab.Model())
+    assert position(tmp_path / "last.ckpt") == 28
+    assert (job.report().steps.new, job.report().samples.new) == (7, 28)

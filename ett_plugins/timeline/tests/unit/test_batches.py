@@ -56,7 +56,7 @@ class Opaque(torch.Tensor):
     [
         (FIVE, 5),
         (torch.zeros(0, 3), 0),
-        (torch.tensor(1.0), 1),
+        ({"scale": torch.tensor(1.0), "x": FIVE}, 5),
         ([FIVE, SEVEN], 5),
         ((SEVEN, FIVE), 7),
         (Pair(FIVE, SEVEN), 5),
@@ -136,3 +136,8 @@ def test_a_count_may_be_interrupted(exit_):
 
     with pytest.raises(exit_):
         guarded(interrupted)(FIVE)
+
+
+def test_a_batch_of_one_number_is_one_sample():
+    assert leading_dimension(torch.tensor(1.0)) is None
+    assert LeadingDimension()(torch.tensor(1.0)) == 1

@@ -17,9 +17,9 @@ LARGEST_BATCH: Final = 2**31 - 1
 
 
 def leading_dimension(batch: Any) -> int | None:
-    """The leading dimension of the first tensor found in a batch; None if there is none."""
+    """The leading dimension of the first tensor in a batch that has one; None if none has."""
     if isinstance(batch, torch.Tensor):
-        return int(batch.shape[0]) if batch.dim() else 1
+        return int(batch.shape[0]) if batch.dim() else None
     parts: Iterable[Any]
     if isinstance(batch, Mapping):
         parts = batch.values()
