@@ -24,10 +24,7 @@ DEEP = b"[" * 100_000
 def whole(job):
     """A job of three attempts."""
     for attempt in range(3):
-        rank = job.launch(at=10.0 * attempt)
-        rank.recorder.move_to(10 * attempt)
-        rank.step(1.0)
-        rank.leave()
+        job.run(at=10.0 * attempt, resume=10 * attempt, end="finished")
     return job.ranks
 
 
@@ -175,9 +172,7 @@ def test_a_log_of_another_job_is_named(job, whole):
 
 def test_a_long_pause_after_a_finished_attempt_is_named(job):
     for at in (0.0, 86_401.0):
-        rank = job.launch(at=at)
-        rank.step(1.0)
-        rank.leave()
+        job.run(at=at, end="finished")
     report = job.report()
     assert report.stages["downtime"] == 86_400.0
     (warning,) = report.warnings
