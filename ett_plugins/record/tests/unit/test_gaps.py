@@ -83,3 +83,15 @@ def test_a_process_that_outlives_the_next_attempt_ends_where_that_one_begins(job
     assert report.wall_s == 20
     assert report.attempts[0].wall_s == 15
     assert report.stages["training"] == 20
+
+
+def test_an_attempt_that_lived_on_beside_the_next_one_is_named(job):
+    first = job.launch()
+    first.step(100.0)
+    first.leave()
+    second = job.launch(at=60.0)
+    second.recorder.move_to(10)
+    second.step(10.0)
+    second.leave()
+    (warning,) = job.report().warnings
+    assert "the attempt before attempt 2 lived on for 40.0 s beside it" in warning
