@@ -101,10 +101,11 @@ def _put_behind(
     if known:
         # The clock is the same: a process of the attempt before did outlive the start of this one.
         first = min(_start(attempt, rank, offsets) for rank in known)
-        if before.end - first > _OVERLAP_NS:
+        beside = before.end - first
+        if beside > _OVERLAP_NS:
             warnings.append(
-                f"the attempt before attempt {attempt.number} lived on for {(before.end - first) / NS:.1f} s beside it: "
-                f"two jobs may have written here at once; its time ends where attempt {attempt.number} began"
+                f"the attempt before attempt {attempt.number} lived on for {beside / NS:.1f} s beside it: two jobs may "
+                f"have written here at once; its time ends where attempt {attempt.number} began"
             )
         before.end = max(min(before.end, first), before.process_start)
     for ranks in (known, strangers):
