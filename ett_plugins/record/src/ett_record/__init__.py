@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from .accounting import Layer, own_times
 from .ledger import OpenSpan
+from .lines import LARGEST
 from .reader import JobRecord, read_job
 from .recorder import Recorder
 from .recording import Recording, open_recording
@@ -11,6 +12,7 @@ from .report import build_report, report_of
 from .sections import write_section
 
 __all__ = [
+    "LARGEST",
     "JobRecord",
     "Layer",
     "OpenSpan",

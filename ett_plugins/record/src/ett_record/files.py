@@ -1,4 +1,4 @@
-"""Reads small files that anybody may have put there, and nothing that is not a file."""
+"""Reads files that anybody may have put there, and nothing that is not a file; replaces small ones as a whole."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import os
 import stat
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -18,12 +19,15 @@ def read_regular(path: Path) -> bytes:
         OSError: It cannot be read.
         ValueError: It is a directory, a device or a pipe, which could be waited for without end.
     """
-    # Opening a pipe would wait for somebody at its other end.
-    descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
-    with os.fdopen(descriptor, "rb") as file:
-        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+    with open(path, "rb", opener=_without_waiting) as file:
+        if not stat.S_ISREG(os.fstat(file.fileno()).st_mode):
             raise ValueError("it is not a regular file")
         return file.read()
+
+
+def _without_waiting(path: str, flags: int) -> int:
+    # Opening a pipe would wait for somebody at its other end.
+    return os.open(path, flags | os.O_NONBLOCK)
 
 
 def read_json(path: Path) -> Any:
@@ -35,6 +39,26 @@ def read_json(path: Path) -> Any:
         ValueError: It is not JSON in UTF-8, or too deep to be read.
     """
     return loads(read_regular(path))
+
+
+def write_json(path: Path, values: Mapping[str, Any]) -> None:
+    """Put a JSON object in the place of a file: whole, or not at all.
+
+    Raises:
+        OSError: It cannot be written; what was there stays.
+        ValueError: A number is NaN or infinite.
+    """
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_text(json.dumps(dict(values), allow_nan=False) + "\n", encoding="utf-8")
+    partial.replace(path)
+
+
+def was_deleted(descriptor: int) -> bool:
+    """Whether no directory has an open file any more; False where the disk does not say."""
+    try:
+        return os.fstat(descriptor).st_nlink == 0
+    except OSError:
+        return False
 
 
 def loads(text: bytes) -> Any:

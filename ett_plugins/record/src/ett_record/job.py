@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
-import json
 import os
 import re
 import secrets
@@ -16,7 +15,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from .clock import boot_id, process_start_ticks
-from .files import read_json, read_regular
+from .files import read_json, read_regular, write_json
 from .lines import DAMAGED, decode_header
 
 JOB_SCHEMA: Final = "ett.job/1"
@@ -292,9 +291,7 @@ def _write_atomically(path: Path, values: dict[str, Any]) -> None:
     if path.is_dir():
         # A file cannot replace it.
         path.rename(path.with_name(f"{path.name}.{secrets.token_hex(4)}"))
-    partial = path.with_name(f".{path.name}.{os.getpid()}")
-    partial.write_text(json.dumps(values) + "\n", encoding="utf-8")
-    partial.replace(path)
+    write_json(path, values)
 
 
 @contextlib.contextmanager

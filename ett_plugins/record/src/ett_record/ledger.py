@@ -12,8 +12,8 @@ from typing import Any, Final
 from ett_hookspecs import Stage
 
 from .accounting import Progress
-from .lines import Phase
-from .state import AFTER_FIT, LARGEST, STAGE_COUNT, STAGES, Totals
+from .lines import LARGEST, Phase
+from .state import AFTER_FIT, STAGE_COUNT, STAGES, Totals
 
 CODE: Final[Mapping[Stage, int]] = {stage: code for code, stage in enumerate(STAGES)}
 """Index of each stage in the totals."""

@@ -182,7 +182,7 @@ _NAMES: Final = {kind: tuple(f.name for f in fields(kind)) for kind in (Header, 
 _ENCODE: Final = json.JSONEncoder(separators=(",", ":"), ensure_ascii=False, default=str).encode
 
 LARGEST: Final = 2**62 - 1
-"""Largest number a line may hold: nanoseconds to the year 2116, and two of them still fit into 64 bits."""
+"""Largest number in a line or a state file: nanoseconds to the year 2116, and two of them still fit into 64 bits."""
 LARGEST_WORLD: Final = 1 << 17
 """Most ranks that a log is believed about."""
 DAMAGED: Final = (KeyError, OverflowError, TypeError, ValueError)

@@ -18,9 +18,9 @@ from ett_hookspecs import AttemptEnd, Span, Stage
 from .clock import ClockAnchor
 from .heartbeat import Heartbeat
 from .ledger import Ledger, OpenSpan
-from .lines import EndLine, NoteLine, OutcomeLine, Phase, PhaseLine, PositionLine, SpanLine
+from .lines import LARGEST, EndLine, NoteLine, OutcomeLine, Phase, PhaseLine, PositionLine, SpanLine
 from .runs import Runs
-from .state import ENDS, FAILURE_CLASSES, LARGEST, StateFile
+from .state import ENDS, FAILURE_CLASSES, StateFile
 from .writer import LogWriter
 
 log = logging.getLogger(__name__)

@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-from .files import read_json
+from .files import read_json, write_json
 
 
 def write_section(job_dir: Path, plugin: str, values: Mapping[str, Any]) -> None:
@@ -27,9 +25,7 @@ def write_section(job_dir: Path, plugin: str, values: Mapping[str, Any]) -> None
     """
     home = job_dir / "sections"
     home.mkdir(parents=True, exist_ok=True)
-    partial = home / f".{plugin}.{os.getpid()}"
-    partial.write_text(json.dumps(dict(values), allow_nan=False) + "\n", encoding="utf-8")
-    partial.replace(home / f"{plugin}.json")
+    write_json(home / f"{plugin}.json", values)
 
 
 def read_sections(job_dir: Path, warnings: list[str]) -> dict[str, Mapping[str, Any]]:
@@ -41,15 +37,14 @@ def read_sections(job_dir: Path, warnings: list[str]) -> dict[str, Mapping[str, 
     """
     sections: dict[str, Mapping[str, Any]] = {}
     try:
-        paths = sorted(path for path in (job_dir / "sections").iterdir() if path.suffix == ".json")
+        entries = (job_dir / "sections").iterdir()
+        paths = sorted(path for path in entries if path.suffix == ".json" and not path.name.startswith("."))
     except FileNotFoundError:
         return sections
     except OSError as error:
         warnings.append(f"the sections of plugins cannot be listed: {error}")
         return sections
     for path in paths:
-        if path.name.startswith("."):
-            continue
         try:
             values = read_json(path)
             if not isinstance(values, dict):

@@ -26,8 +26,8 @@ from typing import Final
 
 from ett_hookspecs import AttemptEnd, Stage
 
-from .files import read_regular
-from .lines import Header
+from .files import read_regular, was_deleted
+from .lines import LARGEST, Header
 
 log = logging.getLogger(__name__)
 
@@ -38,9 +38,6 @@ AFTER_FIT: Final = len(STAGES)
 STAGE_COUNT: Final = len(STAGES) + 1
 ENDS: Final = tuple(AttemptEnd)
 FAILURE_CLASSES: Final = ("infrastructure", "user")
-
-LARGEST: Final = 2**62 - 1
-"""The largest number that a state file holds."""
 
 _MAGIC: Final = b"ETTSTAT1"
 _HEAD: Final = struct.Struct("<8s4q")
@@ -305,14 +302,6 @@ class StateFile:
         # The descriptor stays open until the end: another thread may be using it.
         self._descriptor = None
         log.warning("%s cannot be written (%s): a kill will lose up to a second of the timeline", self._path, error)
-
-
-def was_deleted(descriptor: int) -> bool:
-    """Whether no directory has an open file any more; False where the disk does not say."""
-    try:
-        return os.fstat(descriptor).st_nlink == 0
-    except OSError:
-        return False
 
 
 def read_state(path: Path) -> StateRecord:

@@ -8,8 +8,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
+from .files import was_deleted
 from .lines import Header, Line, encode
-from .state import Totals, was_deleted
+from .state import Totals
 
 KEPT_LINES: Final = 50_000
 """Lines kept in memory while the disk refuses them. Beyond that the log ends here; totals live on in the state file."""

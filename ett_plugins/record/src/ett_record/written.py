@@ -6,7 +6,6 @@ lock; a training may go on in the same directory.
 
 from __future__ import annotations
 
-import json
 import time
 from collections.abc import Mapping
 from dataclasses import fields
@@ -15,6 +14,7 @@ from types import TracebackType
 from typing import Any, Final, Self
 
 from .clock import NS
+from .files import read_json, write_json
 from .job import JOB_SCHEMA, attempt_dir, attempt_numbers, rank_log, rank_state
 from .lines import (
     LARGEST,
@@ -174,13 +174,13 @@ def write_identity(job_dir: Path, job_id: str, ingested: Mapping[str, Any]) -> N
         "created_unix": time.time(),
         "ingested": {**ingested, "attempts": attempt_numbers(job_dir)},
     }
-    (job_dir / "job.json").write_text(json.dumps(values) + "\n", encoding="utf-8")
+    write_json(job_dir / "job.json", values)
 
 
 def holds_only_what_was_ingested(job_dir: Path) -> bool:
     """Whether nothing is lost with a directory that could not be written again from the same events."""
     try:
-        ingested = json.loads((job_dir / "job.json").read_text(encoding="utf-8"))["ingested"]["attempts"]
+        ingested = read_json(job_dir / "job.json")["ingested"]["attempts"]
     except (OSError, ValueError, KeyError, TypeError):
         return False
     known = {"job.json", "timeline"}

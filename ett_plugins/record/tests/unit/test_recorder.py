@@ -7,7 +7,8 @@ import contextlib
 import pytest
 
 from ett_hookspecs import Span, Stage
-from ett_record.state import LARGEST, read_state
+from ett_record.lines import LARGEST
+from ett_record.state import read_state
 
 
 @pytest.mark.parametrize("position", [2**62, 2**63, 10**30])

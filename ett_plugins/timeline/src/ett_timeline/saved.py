@@ -4,10 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, Final
+from typing import Any
 
-LARGEST_POSITION: Final = 2**62 - 1
-"""The largest position that a record can hold."""
+from ett_record import LARGEST
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +39,6 @@ class SavedPosition:
         job_id, samples = state.get("job_id"), state.get("samples", 0)
         if job_id is not None and not isinstance(job_id, str):
             raise ValueError(f"its job_id is {job_id!r:.40}")
-        if not isinstance(samples, int) or isinstance(samples, bool) or not 0 <= samples <= LARGEST_POSITION:
+        if not isinstance(samples, int) or isinstance(samples, bool) or not 0 <= samples <= LARGEST:
             raise ValueError(f"its samples is {samples!r:.40}")
         return cls(job_id, samples, measured=state.get("measured", True) is not False)

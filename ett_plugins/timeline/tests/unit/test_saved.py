@@ -4,10 +4,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from ett_timeline.saved import LARGEST_POSITION, SavedPosition
+from ett_record import LARGEST
+from ett_timeline.saved import SavedPosition
 
 
-@given(job_id=st.none() | st.text(), samples=st.integers(0, LARGEST_POSITION), measured=st.booleans())
+@given(job_id=st.none() | st.text(), samples=st.integers(0, LARGEST), measured=st.booleans())
 def test_what_a_checkpoint_carries_comes_back(job_id, samples, measured):
     saved = SavedPosition(job_id, samples, measured=measured)
     assert SavedPosition.from_state(saved.to_state()) == saved
