@@ -22,7 +22,7 @@ from ett_record.frame import AttemptFrame, place_attempts
 from ett_record.intervals import Grid, job_life
 from ett_record.job import attempt_dir, rank_log, rank_state
 from ett_record.lines import Header
-from ett_record.partition import RankPartition, partition_rank, unknown_rank
+from ett_record.partition import RankPartition, partition_attempt
 from ett_record.recording import high_water_mark
 from ett_record.state import StateFile
 from ett_record.writer import LogWriter
@@ -234,12 +234,7 @@ def partitions(job: JobRecord) -> list[tuple[AttemptFrame, list[RankPartition]]]
     result = []
     reached = 0
     for index, (attempt, frame) in enumerate(zip(job.attempts, place_attempts(job.attempts, []), strict=True)):
-        ranks = [
-            partition_rank(attempt.ranks[rank], rank, frame, high_water=reached, first=not index)
-            if rank in attempt.ranks
-            else unknown_rank(frame, high_water=reached)
-            for rank in range(attempt.world)
-        ]
+        ranks = partition_attempt(attempt, frame, high_water=reached, first=not index)
         reached = max(rank.high_water for rank in ranks)
         result.append((frame, ranks))
     return result

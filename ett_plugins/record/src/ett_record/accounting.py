@@ -216,6 +216,17 @@ class Progress:
         self.high_water = max(self.high_water, p1)
         return repeated
 
+    def step(self, p0: int, p1: int) -> tuple[int, int]:
+        """Train a step between two positions.
+
+        Returns:
+            Its samples, and how many of them had been trained before. A step whose samples nothing counts weighs as
+            one, on the side of the high-water mark where it begins.
+        """
+        if p1 > p0:
+            return p1 - p0, self.advance(p0, p1)
+        return 1, int(p0 < self.high_water)
+
 
 def split(total: int, part: int, whole: int) -> tuple[int, int]:
     """Divide an integer in the ratio of `part` to the rest of `whole`; the two parts sum to `total`."""

@@ -18,8 +18,8 @@ from ett_hookspecs import DEFAULT_OWNERS, Stage
 
 from .accounting import Layer, innermost, merge
 from .frame import AttemptFrame, place_attempts
-from .partition import RankPartition, partition_rank, phase_intervals, unknown_rank
-from .reader import AttemptRecord, JobRecord, RankRecord
+from .partition import RankPartition, partition_attempt, phase_intervals
+from .reader import JobRecord, RankRecord
 from .state import STAGES
 
 BUCKETS: Final = 480
@@ -101,7 +101,7 @@ def job_life(job: JobRecord, *, buckets: int = BUCKETS) -> tuple[AttemptLife, ..
     lives = []
     high_water = 0
     for index, (record, frame) in enumerate(zip(job.attempts, place_attempts(job.attempts, []), strict=True)):
-        partitions = [_partition(record, rank, frame, high_water, first=not index) for rank in range(record.world)]
+        partitions = partition_attempt(record, frame, high_water=high_water, first=not index)
         high_water = max(partition.high_water for partition in partitions)
         grid = Grid(frame.start, frame.end, buckets)
         ranks = tuple(
@@ -141,12 +141,6 @@ class Grid:
             given = until
             bucket += 1
         into[bucket] += amount - given
-
-
-def _partition(record: AttemptRecord, rank: int, frame: AttemptFrame, high_water: int, *, first: bool) -> RankPartition:
-    if rank in record.ranks:
-        return partition_rank(record.ranks[rank], rank, frame, high_water=high_water, first=first)
-    return unknown_rank(frame, high_water=high_water)
 
 
 def _rank_life(

@@ -116,6 +116,11 @@ def launcher_run_id(environ: Mapping[str, str]) -> str | None:
     return None
 
 
+def _is_one_launchs(run: str) -> bool:
+    """Whether a launcher's run id belongs to one launch alone: a Slurm job without steps may run several programs."""
+    return not (run.startswith("slurm:") and run.endswith("."))
+
+
 def claim(job_dir: Path, environ: Mapping[str, str]) -> Claim:
     """Become the one writer of a job and open its next attempt.
 
@@ -189,9 +194,7 @@ def _why_over(home: Path, run: str | None, notes: list[str]) -> str:
     if owner is None:
         return "ended"
     gone = process_is_gone(owner.host, owner.boot, owner.pid, owner.started_ticks)
-    # One Slurm job without steps may run several programs, and the other one still lives.
-    alone = run is not None and not (run.startswith("slurm:") and run.endswith("."))
-    if run is not None and owner.run == run and (alone or gone is not False):
+    if run is not None and owner.run == run and (_is_one_launchs(run) or gone is not False):
         return "same_run"
     if gone:
         return "dead"

@@ -121,16 +121,15 @@ class Ledger:
             position: The sample position after it.
 
         Returns:
-            Its samples over all ranks, and how many of them had been trained before. A step whose samples nothing
-            counts is one sample, on the side of the high-water mark where the position stands.
+            Its samples over all ranks, and how many of them had been trained before, as
+            :meth:`~ett_record.accounting.Progress.step` says.
         """
-        samples = position - self.position
-        repeated = self.progress.advance(self.position, position)
-        if samples > 0:
+        samples, repeated = self.progress.step(self.position, position)
+        if position > self.position:
             self.samples_repeated = min(self.samples_repeated + repeated, LARGEST)
             self.samples_new = min(self.samples_new + samples - repeated, LARGEST)
         else:
-            samples, repeated = 1, int(self.position < self.progress.high_water)
+            self.progress.high_water = max(self.progress.high_water, position)
         again = self.pending * repeated // samples
         self.totals[_RETRAINING] += again
         self.totals[_TRAINING] += self.pending - again

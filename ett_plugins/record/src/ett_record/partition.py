@@ -12,7 +12,7 @@ from ett_hookspecs import DEFAULT_OWNERS, Stage
 from .accounting import Layer, Progress, own_times, split
 from .frame import AttemptFrame
 from .lines import Phase
-from .reader import RankRecord, Tail
+from .reader import AttemptRecord, RankRecord, Tail
 from .state import AFTER_FIT, STAGES
 from .steps import Stretches
 
@@ -87,6 +87,18 @@ def partition_rank(
     return result
 
 
+def partition_attempt(
+    record: AttemptRecord, frame: AttemptFrame, *, high_water: int, first: bool
+) -> list[RankPartition]:
+    """Partition every rank of an attempt, those that left nothing included; arguments as :func:`partition_rank`'s."""
+    return [
+        partition_rank(record.ranks[rank], rank, frame, high_water=high_water, first=first)
+        if rank in record.ranks
+        else unknown_rank(frame, high_water=high_water)
+        for rank in range(record.world)
+    ]
+
+
 def unknown_rank(frame: AttemptFrame, *, high_water: int) -> RankPartition:
     """The partition of a rank that left nothing."""
     result = RankPartition(high_water=high_water)
@@ -156,14 +168,10 @@ def _give_steps(
                     _, target = jumps.popleft()
                 if result.steps_new or result.steps_repeated or not may_begin_anywhere:
                     result.samples_skipped += max(0, target - progress.high_water)
-            samples = p1 - p0
-            if samples > 0:
-                repeated = progress.advance(p0, p1)
+            samples, repeated = progress.step(p0, p1)
+            if p1 > p0:
                 result.samples_repeated += repeated
                 result.samples_new += samples - repeated
-            else:
-                # Nothing counted its samples: the position stands still, and says on which side of the mark.
-                samples, repeated = 1, int(p0 < progress.high_water)
             again, effective = split(busy, repeated, samples)
             steps_again = n * repeated // samples
             result.steps_repeated += steps_again

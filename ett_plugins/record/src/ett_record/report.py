@@ -16,7 +16,7 @@ from .findings import in_words
 from .frame import AttemptFrame, place_attempts
 from .interference import interference_ns
 from .job import process_is_gone
-from .partition import RankPartition, partition_rank, unknown_rank
+from .partition import RankPartition, partition_attempt
 from .reader import AttemptRecord, JobRecord, RankRecord, read_job
 from .rolling import rolling_percent
 from .state import STAGES
@@ -107,12 +107,7 @@ class _Attempt:
     def of(
         cls, record: AttemptRecord, frame: AttemptFrame, follower: AttemptRecord | None, *, high_water: int, first: bool
     ) -> _Attempt:
-        ranks = [
-            partition_rank(record.ranks[rank], rank, frame, high_water=high_water, first=first)
-            if rank in record.ranks
-            else unknown_rank(frame, high_water=high_water)
-            for rank in range(record.world)
-        ]
+        ranks = partition_attempt(record, frame, high_water=high_water, first=first)
         end, failure_class = _end(record, follower)
         return cls(record, frame, ranks, end, failure_class, max(rank.high_water for rank in ranks))
 

@@ -89,7 +89,8 @@ class EffectiveTrainingTime(Callback):
     @override
     def on_train_epoch_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:
         if self._measure is not None:
-            self._measure.end_epoch(trainer)
+            # A module may end it in on_train_batch_start: that batch was processed, and nothing said so.
+            self._measure.end_step(trainer)
 
     @override
     def on_train_end(self, trainer: pl.Trainer, pl_module: pl.LightningModule) -> None:

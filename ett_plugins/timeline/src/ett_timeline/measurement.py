@@ -167,13 +167,6 @@ class Measurement:
         except Exception as error:  # noqa: BLE001  (measuring never harms a training)
             self.give_up(error)
 
-    def end_epoch(self, trainer: Any) -> None:
-        """An epoch is over.
-
-        A module may end it in ``on_train_batch_start``: the Trainer has processed that batch, and nothing said so.
-        """
-        self.end_step(trainer)
-
     @_harmless
     def end_training(self) -> None:
         """The training loop is over."""

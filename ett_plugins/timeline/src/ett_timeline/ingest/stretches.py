@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
+from ett_record.accounting import Progress
 from ett_record.written import NS
 
 _RUN_NS: Final = NS
@@ -56,12 +57,13 @@ class Stretches:
         high_water: Position that earlier attempts had reached.
     """
 
-    __slots__ = ("_n", "_old", "_p0", "_p1", "_put", "_t0", "_t1", "trained")
+    __slots__ = ("_n", "_old", "_p0", "_p1", "_progress", "_put", "_t0", "_t1", "trained")
 
     def __init__(self, put: PutSteps, high_water: int) -> None:
         self._put = put
         self._n = self._t0 = self._t1 = self._p0 = self._p1 = 0
         self._old = False
+        self._progress = Progress(high_water)
         self.trained = Trained(high_water=high_water)
 
     def add(self, t0: int, t1: int, n: int, p0: int, p1: int) -> None:
@@ -75,25 +77,24 @@ class Stretches:
             p1: Position after, not less.
         """
         trained = self.trained
-        samples = p1 - p0
-        repeated = min(max(trained.high_water - p0, 0), samples) if samples else int(p0 < trained.high_water)
-        old = repeated == (samples or 1)
+        samples, repeated = self._progress.step(p0, p1)
+        old = repeated == samples
         if old:
             trained.steps_repeated += n
         else:
-            again = n * repeated // (samples or 1)
+            again = n * repeated // samples
             trained.steps_repeated += again
             trained.steps_new += n - again
             trained.new_start = trained.new_start or t0
             trained.new_end = t1
-        if samples:
+        if p1 > p0:
             trained.samples_repeated += repeated
             trained.samples_new += samples - repeated
         trained.first_start = trained.first_start or t0
         trained.first_end = trained.first_end or t1
         trained.position = p1
-        trained.high_water = max(trained.high_water, p1)
-        plain = samples > 0 and (old or not repeated)
+        trained.high_water = self._progress.high_water = max(self._progress.high_water, p1)
+        plain = p1 > p0 and (old or not repeated)
         if plain and self._n and self._t1 == t0 and self._p1 == p0 and self._old == old and t1 - self._t0 < _RUN_NS:
             self._t1, self._p1 = t1, p1
             self._n += n
